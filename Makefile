@@ -1,0 +1,37 @@
+# Every target does its own set-up: a virtual environment in .venv, filled by pip.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+.PHONY: demo test lint unit docs clean
+
+# A stamp per set of extras; a changed pyproject.toml installs again.
+$(VENV)/.made:
+	$(PYTHON) -m venv $(VENV)
+	touch $@
+
+$(VENV)/.%: pyproject.toml $(VENV)/.made
+	$(PIP) --editable '.[$*]'
+	touch $@
+
+demo: $(VENV)/.images
+	$(BIN)/python examples/demo.py --out demo
+
+test: lint unit
+
+lint: $(VENV)/.test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo 2>/dev/null || $(BIN)/lint-imports
+
+unit: $(VENV)/.test
+	$(BIN)/pytest -n 2 -q
+
+docs: $(VENV)/.docs
+	$(BIN)/sphinx-build -W --keep-going -q docs docs/_build/html
+	@echo "docs/_build/html/index.html"
+
+clean:
+	rm -rf $(VENV) demo docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,86 @@
+"""denseam: tune a Dense Associative Memory at small size, train it at large size.
+
+Names are loaded when they are first used, so that the scaling rules work without JAX.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from denseam._version import __version__
+
+if TYPE_CHECKING:
+    from denseam import data, testing
+    from denseam.errors import InputError, UnboundedEnergyWarning, UnprescribedWarning
+    from denseam.lagrangians import Elementwise, Lagrangian, identity, register, relu, softmax, tanh
+    from denseam.model import DenseAM, Parameters
+    from denseam.optimizers import Optimizer, adam, adamw, effective_learning_rates, scaled, sgd
+    from denseam.scaling import (
+        MemoriesOnly,
+        Parameterization,
+        Power,
+        Proportional,
+        Scales,
+        Shape,
+        prescription,
+        standard,
+    )
+    from denseam.training import Run, train
+
+_HOME = {
+    "data": "data",
+    "testing": "testing",
+    "InputError": "errors",
+    "UnboundedEnergyWarning": "errors",
+    "UnprescribedWarning": "errors",
+    "Elementwise": "lagrangians",
+    "Lagrangian": "lagrangians",
+    "identity": "lagrangians",
+    "register": "lagrangians",
+    "relu": "lagrangians",
+    "softmax": "lagrangians",
+    "tanh": "lagrangians",
+    "DenseAM": "model",
+    "Parameters": "model",
+    "Optimizer": "optimizers",
+    "adam": "optimizers",
+    "adamw": "optimizers",
+    "effective_learning_rates": "optimizers",
+    "scaled": "optimizers",
+    "sgd": "optimizers",
+    "MemoriesOnly": "scaling",
+    "Parameterization": "scaling",
+    "Power": "scaling",
+    "Proportional": "scaling",
+    "Scales": "scaling",
+    "Shape": "scaling",
+    "prescription": "scaling",
+    "standard": "scaling",
+    "Run": "training",
+    "train": "training",
+}
+
+__all__ = [  # noqa: RUF022  # in the order of use
+    "__version__",
+    "Shape", "Proportional", "MemoriesOnly", "Power", "Parameterization", "Scales",
+    "prescription", "standard",
+    "Lagrangian", "Elementwise", "register", "identity", "relu", "softmax", "tanh",
+    "DenseAM", "Parameters", "data",
+    "Optimizer", "sgd", "adam", "adamw", "scaled", "effective_learning_rates",
+    "Run", "train",
+    "InputError", "UnprescribedWarning", "UnboundedEnergyWarning", "testing",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'denseam' has no attribute {name!r}")
+    module = importlib.import_module(f"denseam.{_HOME[name]}")
+    value = module if name == _HOME[name] else getattr(module, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,35 @@
+"""Gaussian families: isotropic N(0, I) and anisotropic N(0, D) with a power-law spectrum."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from denseam.errors import InputError
+from denseam.scaling import Shape
+from denseam.streams import stream
+
+
+def isotropic(N: int, P: int, *, seed: int = 0, dtype: Any = jnp.float32) -> Float[Array, "P N"]:
+    """Return P samples of x ~ N(0, I) with N features."""
+    Shape(N, 1, P)
+    return jax.random.normal(stream(seed, "data"), (P, N), dtype)
+
+
+def spectrum(N: int, exponent: float = 2 / 5) -> Float[Array, " N"]:
+    """Return the variances D_i ∝ i^(−exponent), i = 1 … N, scaled to the trace N."""
+    if not math.isfinite(exponent):
+        raise InputError(f"exponent must be finite, got {exponent!r}")
+    D = jnp.arange(1, N + 1) ** -float(exponent)
+    return N * D / jnp.sum(D)
+
+
+def anisotropic(
+    N: int, P: int, *, exponent: float = 2 / 5, seed: int = 0, dtype: Any = jnp.float32
+) -> Float[Array, "P N"]:
+    """Return P samples of x ~ N(0, D), D diagonal with D_i ∝ i^(−exponent) and trace N."""
+    return isotropic(N, P, seed=seed, dtype=dtype) * jnp.sqrt(spectrum(N, exponent)).astype(dtype)

@@ -1,0 +1,24 @@
+"""Random numbers: one integer seed, one independent stream for each use.
+
+Data, initial weights, batches and noise never share a key, so that two runs which differ in their
+learning rate alone see the same numbers everywhere.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import jax
+from jaxtyping import Array, Key
+
+from denseam.errors import InputError
+
+Stream = Literal["data", "W", "b", "c", "batches", "noise"]
+_STREAMS: tuple[Stream, ...] = ("data", "W", "b", "c", "batches", "noise")
+
+
+def stream(seed: int, name: Stream) -> Key[Array, ""]:
+    """Return the key of one stream of a seed."""
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**32:
+        raise InputError(f"seed must be a whole number from 0 to 2^32 − 1, got {seed!r}")
+    return jax.random.fold_in(jax.random.key(seed), _STREAMS.index(name))

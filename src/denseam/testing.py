@@ -1,0 +1,194 @@
+"""Contracts that every Lagrangian must keep, for this library's and for your own.
+
+In a test file of yours::
+
+    @pytest.mark.parametrize("check", denseam.testing.lagrangian_checks(MyLagrangian()))
+    def test_contract(check):
+        check()
+
+All checks run in float64 (they switch it on for their own duration) and raise `AssertionError`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from denseam.lagrangians import Elementwise, Lagrangian
+from denseam.model import DenseAM
+from denseam.training import gradient, loss
+
+_K, _N, _B = 7, 5, 4
+
+
+def lagrangian_checks(lagrangian: Lagrangian) -> list[Callable[[], None]]:
+    """Return the contracts as functions without arguments, to be parametrized over."""
+    checks: list[Callable[..., None]] = [
+        activation_is_the_gradient_of_the_value,
+        jacobian_product_is_the_derivative_of_the_activation,
+        jacobian_is_symmetric,
+        value_is_convex,
+        leading_axes_are_samples,
+    ]
+    models: list[Callable[..., None]] = [
+        written_gradient_is_the_derivative_of_the_loss,
+        energy_gradient_is_the_step,
+        update_never_raises_the_energy,
+        effective_energy_is_the_minimum_over_hidden_states,
+    ]
+    if isinstance(lagrangian, Elementwise):
+        checks.append(potential_acts_on_each_neuron)
+    bound = [functools.partial(check, lagrangian) for check in checks]
+    bound += [functools.partial(check, lagrangian, centred) for check in models for centred in (True, False)]
+    return [_in_float64(check) for check in bound]
+
+
+def _in_float64(check: functools.partial[None]) -> Callable[[], None]:
+    @functools.wraps(check.func)
+    def run() -> None:
+        with jax.enable_x64(True):
+            check()
+
+    return run
+
+
+def _draws(*shapes: tuple[int, ...], seed: int = 0, scale: float = 1.5) -> list[jax.Array]:
+    rng = np.random.default_rng(seed)
+    return [jnp.asarray(scale * rng.standard_normal(shape)) for shape in shapes]
+
+
+def random_model(lagrangian: Lagrangian, centred: bool, seed: int = 0, **kwargs: object) -> DenseAM:
+    """Return a small model with random weights, biases and multipliers, in float64."""
+    W, b, c, counts = _draws((_K, _N), (_K,), (_N,), (_N,), seed=seed, scale=1.0)
+    rng = np.random.default_rng(seed + 1)
+    s1, s2, s_b, s_c = 10 ** rng.uniform(-1, 0.5, 4)
+    options = {"s1": s1, "s2": s2, "s_b": s_b, "s_c": s_c, "counts": 1 + jnp.abs(counts)} | kwargs
+    return DenseAM(W, b, c, activation=lagrangian, centred=centred, **options)
+
+
+def _close(found: object, expected: object, tolerance: float, what: str) -> None:
+    a, b = np.asarray(found), np.asarray(expected)
+    error = np.max(np.abs(a - b)) / max(1.0, float(np.max(np.abs(b))))
+    assert error <= tolerance, f"{what}: relative error {error:.1e}, allowed {tolerance:.0e}"
+
+
+def activation_is_the_gradient_of_the_value(lagrangian: Lagrangian) -> None:
+    """σ = ∂Φ/∂h, by autodiff to 1e-12 and by central differences to 1e-6."""
+    (h,) = _draws((_K,))
+    sigma = lagrangian.activation(h)
+    _close(sigma, jax.grad(lambda h: jnp.sum(lagrangian.value(h)))(h), 1e-12, "σ against autodiff of Φ")
+    t = 1e-5
+    steps = t * jnp.eye(_K)
+    differences = (lagrangian.value(h + steps) - lagrangian.value(h - steps)) / (2 * t)
+    _close(sigma, differences, 1e-6, "σ against differences of Φ")
+
+
+def jacobian_product_is_the_derivative_of_the_activation(lagrangian: Lagrangian) -> None:
+    """J v is the directional derivative of σ, by autodiff to 1e-12 and by differences to 1e-6."""
+    h, v = _draws((_B, _K), (_B, _K))
+    product = lagrangian.jacobian_product(h, v)
+    _close(product, jax.jvp(lagrangian.activation, (h,), (v,))[1], 1e-12, "Jv against autodiff of σ")
+    t = 1e-5
+    differences = (lagrangian.activation(h + t * v) - lagrangian.activation(h - t * v)) / (2 * t)
+    _close(product, differences, 1e-6, "Jv against differences of σ")
+
+
+def jacobian_is_symmetric(lagrangian: Lagrangian) -> None:
+    """u·Jv = v·Ju, since J is a Hessian."""
+    h, u, v = _draws((_K,), (_K,), (_K,))
+    _close(
+        jnp.dot(u, lagrangian.jacobian_product(h, v)),
+        jnp.dot(v, lagrangian.jacobian_product(h, u)),
+        1e-12,
+        "u·Jv against v·Ju",
+    )
+
+
+def value_is_convex(lagrangian: Lagrangian) -> None:
+    """Φ(a) ≥ Φ(b) + σ(b)·(a − b): what the descent of the energy rests on."""
+    a, b = _draws((1000, _K), (1000, _K), scale=3.0)
+    tangent = lagrangian.value(b) + jnp.sum(lagrangian.activation(b) * (a - b), axis=-1)
+    slack = lagrangian.value(a) - tangent
+    assert float(jnp.min(slack)) >= -1e-10, f"Φ lies below its tangent by {-float(jnp.min(slack)):.1e}"
+
+
+def leading_axes_are_samples(lagrangian: Lagrangian) -> None:
+    """A batch gives what its samples give one by one."""
+    h, v = _draws((3, _B, _K), (3, _B, _K))
+    for function, arguments in (
+        (lagrangian.value, (h,)),
+        (lagrangian.activation, (h,)),
+        (lagrangian.jacobian_product, (h, v)),
+    ):
+        one_by_one = jax.vmap(jax.vmap(function))(*arguments)
+        _close(function(*arguments), one_by_one, 1e-12, f"{function.__name__} of a batch")
+
+
+def potential_acts_on_each_neuron(lagrangian: Elementwise) -> None:
+    """Φ is the sum of φ over neurons, and σ′ the derivative of σ neuron by neuron."""
+    (h,) = _draws((_K,))
+    _close(lagrangian.value(h), jnp.sum(lagrangian.potential(h)), 1e-12, "Φ against Σφ")
+    each = jax.vmap(lambda one: lagrangian.potential(one[None])[0])(h)
+    _close(lagrangian.potential(h), each, 1e-12, "φ neuron by neuron")
+
+
+def written_gradient_is_the_derivative_of_the_loss(lagrangian: Lagrangian, centred: bool) -> None:
+    """The hand-written ∇L equals autodiff of L to 1e-10, on a batch, with biases and multipliers."""
+    model = random_model(lagrangian, centred)
+    X, Y = _draws((_B, _N), (_B, _N), seed=5)
+    expected = jax.grad(lambda p: loss(model.with_parameters(p), X, Y))(model.parameters)
+    L, found = gradient(model, X, Y)
+    _close(L, loss(model, X, Y), 1e-12, "L")
+    for name in found._fields:
+        _close(getattr(found, name), getattr(expected, name), 1e-10, f"∇_{name} L")
+
+
+def energy_gradient_is_the_step(lagrangian: Lagrangian, centred: bool) -> None:
+    """∂E_eff/∂x = n g′ (x − f(x))/s2, and both are zero together."""
+    model = random_model(lagrangian, centred)
+    (x,) = _draws((_N,), seed=6)
+    counts = 1 if model.counts is None else model.counts
+    step = counts * model.features.derivative(x) * (x - model.update(x)) / model.s2
+    _close(jax.grad(model.energy)(x), step, 1e-10, "∂E_eff/∂x")
+
+
+def update_never_raises_the_energy(lagrangian: Lagrangian, centred: bool) -> None:
+    """E_eff(f(x)) ≤ E_eff(x) for plain, damped and clamped steps, over random models and states."""
+    for seed in range(20):
+        model = random_model(lagrangian, centred, seed)
+        (x,) = _draws((50, _N), seed=seed + 100, scale=2.0)
+        for damping, mask in ((1.0, jnp.zeros(_N, bool)), (0.3, jnp.arange(_N) % 2 == 0)):
+            moved = jnp.where(mask, x, x + damping * (model.update(x) - x))
+            before, after = model.energy(x), model.energy(moved)
+            rise = float(jnp.max((after - before) / energy_size(model, x)))
+            assert rise <= 1e-12, f"the energy rose by {rise:.1e} of its terms (seed {seed}, {damping=})"
+
+
+def energy_size(model: DenseAM, x: jax.Array) -> jax.Array:
+    """Return the sum of the absolute terms of E_eff, what its rounding error is relative to."""
+    g = model.features.activation(x)
+    counts = 1 if model.counts is None else model.counts
+    terms = counts * (jnp.abs(g * (x - model.s_c * model.c)) + jnp.abs(model.features.potential(x)))
+    h = model.hidden(x)
+    hidden = (
+        jnp.sum(jnp.abs(model.activation.potential(h)), axis=-1)
+        if isinstance(model.activation, Elementwise)
+        else jnp.abs(model.activation.value(h))
+    )
+    return jnp.sum(terms, axis=-1) / model.s2 + hidden / model.s1
+
+
+def effective_energy_is_the_minimum_over_hidden_states(lagrangian: Lagrangian, centred: bool) -> None:
+    """E(x, h) ≥ E_eff(x), with equality where the hidden neurons rest."""
+    model = random_model(lagrangian, centred)
+    x, shift = _draws((200, _N), (200, _K), seed=7)
+    effective, rest = model.energy(x), model.hidden(x)
+    size = energy_size(model, x)
+    _close((model.energy(x, rest) - effective) / size, 0.0, 1e-12, "E(x, h) at rest against E_eff(x)")
+    for far in (0.01, 1.0, 10.0):
+        gap = (model.energy(x, rest + far * shift) - effective) / size
+        assert float(jnp.min(gap)) >= -1e-12, f"E(x, h) is below E_eff(x) by {-float(jnp.min(gap)):.1e}"

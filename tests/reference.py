@@ -1,0 +1,167 @@
+"""The equations in plain NumPy float64: nothing is shared with the library, nothing is fast.
+
+Samples are columns, as in the paper; C is a matrix; the Jacobian of σ is a K×K matrix per sample.
+"""
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+
+def double_factorial(n: int) -> int:
+    return 1 if n <= 0 else n * double_factorial(n - 2)
+
+
+def sigma(name: str, z: np.ndarray, p: int = 1, beta: float = 1.0) -> np.ndarray:
+    if name == "identity":
+        return z
+    if name == "tanh":
+        return np.tanh(z)
+    if name == "relu":
+        C_p = np.sqrt(2 / double_factorial(2 * p - 1))
+        return C_p * np.where(z > 0, z, 0) ** p
+    e = np.exp(beta * (z - z.max()))
+    return e / e.sum()
+
+
+def Phi(name: str, z: np.ndarray, p: int = 1, beta: float = 1.0) -> float:
+    if name == "identity":
+        return float(np.sum(z**2) / 2)
+    if name == "tanh":
+        return float(np.sum(np.log(np.cosh(z))))
+    if name == "relu":
+        C_p = np.sqrt(2 / double_factorial(2 * p - 1))
+        return float(np.sum(C_p * np.where(z > 0, z, 0) ** (p + 1) / (p + 1)))
+    return float(np.log(np.sum(np.exp(beta * z))) / beta)
+
+
+def jacobian(name: str, z: np.ndarray, p: int = 1, beta: float = 1.0) -> np.ndarray:
+    if name == "identity":
+        return np.eye(len(z))
+    if name == "tanh":
+        return np.diag(1 / np.cosh(z) ** 2)
+    if name == "relu":
+        C_p = np.sqrt(2 / double_factorial(2 * p - 1))
+        return np.diag(C_p * p * np.where(z > 0, np.where(z > 0, z, 1) ** (p - 1), 0))
+    s = sigma(name, z, beta=beta)
+    return beta * (np.diag(s) - np.outer(s, s))
+
+
+@dataclass
+class Model:
+    W: np.ndarray
+    b: np.ndarray
+    c: np.ndarray
+    s1: float
+    s2: float
+    activation: str
+    p: int = 1
+    beta: float = 1.0
+    centred: bool = True
+    s_b: float = 1.0
+    s_c: float = 1.0
+
+    @property
+    def C(self) -> np.ndarray:
+        K = len(self.b)
+        return np.eye(K) - np.ones((K, K)) / K if self.centred else np.eye(K)
+
+    def z(self, x: np.ndarray) -> np.ndarray:
+        return self.s1 * self.C @ self.W @ np.tanh(x) + self.C @ (self.s_b * self.b)
+
+    def f(self, x: np.ndarray) -> np.ndarray:
+        s = sigma(self.activation, self.z(x), self.p, self.beta)
+        return self.s2 * (self.C @ self.W).T @ s + self.s_c * self.c
+
+    def loss(self, X: np.ndarray, Y: np.ndarray) -> float:
+        B = X.shape[1]
+        return sum(np.sum((self.f(X[:, m]) - Y[:, m]) ** 2) for m in range(B)) / (2 * B)
+
+    def gradient(self, X: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """From ∂f_i/∂W̃_ab = s2 δ_ib σ_a + s1 s2 (W̃ᵀJ)_ia g_b, sample by sample; then C∇_W̃."""
+        B, C = X.shape[1], self.C
+        Wt = C @ self.W
+        dW, db, dc = np.zeros_like(self.W), np.zeros_like(self.b), np.zeros_like(self.c)
+        for m in range(B):
+            x, z = X[:, m], self.z(X[:, m])
+            s = sigma(self.activation, z, self.p, self.beta)
+            J = jacobian(self.activation, z, self.p, self.beta)
+            r, g = self.f(x) - Y[:, m], np.tanh(x)
+            dW += C @ (self.s2 * np.outer(s, r) + self.s1 * self.s2 * np.outer(J @ Wt @ r, g)) / B
+            db += self.s_b * C @ (self.s2 * J @ Wt @ r) / B
+            dc += self.s_c * r / B
+        return dW, db, dc
+
+    def effective_energy(self, x: np.ndarray) -> float:
+        G = np.sum(np.log(np.cosh(x)))
+        linear = np.tanh(x) @ (x - self.s_c * self.c)
+        return float(-Phi(self.activation, self.z(x), self.p, self.beta) / self.s1 + (linear - G) / self.s2)
+
+    def energy(self, x: np.ndarray, h: np.ndarray) -> float:
+        s, g = sigma(self.activation, h, self.p, self.beta), np.tanh(x)
+        L_h = Phi(self.activation, h, self.p, self.beta) / self.s1
+        L_x = np.sum(np.log(np.cosh(x))) / self.s2
+        b, c = self.C @ (self.s_b * self.b), self.s_c * self.c
+        return float((h - b) @ s / self.s1 - L_h + (x - c) @ g / self.s2 - L_x - s @ self.C @ self.W @ g)
+
+
+@dataclass
+class Sgd:
+    eta_W: float
+    eta_b: float
+    eta_c: float
+    momentum: float = 0.0
+    velocity: list[np.ndarray] = field(default_factory=list)
+
+    def step(self, model: Model, grads: tuple[np.ndarray, ...]) -> Model:
+        if not self.velocity:
+            self.velocity = [np.zeros_like(g) for g in grads]
+        self.velocity = [self.momentum * v + g for v, g in zip(self.velocity, grads, strict=True)]
+        vW, vb, vc = self.velocity
+        return replace(
+            model,
+            W=model.W - self.eta_W * vW,
+            b=model.b - self.eta_b * vb,
+            c=model.c - self.eta_c * vc,
+        )
+
+
+@dataclass
+class Adam:
+    eta_W: float
+    eta_b: float
+    eta_c: float
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-8
+    decay: float = 0.0
+    t: int = 0
+    M: list[np.ndarray] = field(default_factory=list)
+    V: list[np.ndarray] = field(default_factory=list)
+
+    def step(self, model: Model, grads: tuple[np.ndarray, ...]) -> Model:
+        if not self.M:
+            self.M = [np.zeros_like(g) for g in grads]
+            self.V = [np.zeros_like(g) for g in grads]
+        self.t += 1
+        self.M = [self.beta1 * m + (1 - self.beta1) * g for m, g in zip(self.M, grads, strict=True)]
+        self.V = [self.beta2 * v + (1 - self.beta2) * g**2 for v, g in zip(self.V, grads, strict=True)]
+        U = [
+            (m / (1 - self.beta1**self.t)) / (np.sqrt(v / (1 - self.beta2**self.t)) + self.epsilon)
+            for m, v in zip(self.M, self.V, strict=True)
+        ]
+        return replace(
+            model,
+            W=model.W - self.eta_W * (U[0] + self.decay * model.W),
+            b=model.b - self.eta_b * U[1],
+            c=model.c - self.eta_c * U[2],
+        )
+
+
+def train(model: Model, optimizer: Sgd | Adam, batches: list[tuple[np.ndarray, np.ndarray]]):
+    """Train on given (X, Y), samples in columns; return the model and the MSE before each step."""
+    curve = []
+    for X, Y in batches:
+        curve.append(2 * model.loss(X, Y) / X.shape[0])
+        model = optimizer.step(model, model.gradient(X, Y))
+    return model, np.array(curve)

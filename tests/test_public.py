@@ -1,0 +1,31 @@
+"""What users see: the names, the README's example, a clean import."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import denseam
+
+README = Path(__file__).parent.parent / "README.md"
+
+
+def test_every_public_name_is_there():
+    for name in denseam.__all__:
+        assert getattr(denseam, name) is not None
+    assert set(denseam.__all__) == set(denseam._HOME) | {"__version__"}
+    assert set(dir(denseam)) == set(denseam.__all__)
+
+
+def test_the_readmes_example_runs_as_printed(tmp_path):
+    blocks = re.findall(r"```python\n(.*?)```", README.read_text(), re.S)
+    assert blocks
+    for block in blocks:
+        subprocess.run([sys.executable, "-W", "error", "-c", block], check=True, cwd=tmp_path)
+
+
+def test_importing_loads_no_optional_part():
+    code = "import denseam, sys; denseam.train; denseam.DenseAM; "
+    code += "bad = {'diffrax', 'safetensors', 'matplotlib', 'typer', 'torch', 'pyarrow'} & set(sys.modules); "
+    code += "assert not bad, bad"
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
