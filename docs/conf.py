@@ -1,0 +1,78 @@
+"""Sphinx configuration: `make docs` builds it, warnings are errors."""
+
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "src"))
+
+_version: dict[str, str] = {}
+exec((ROOT / "src" / "denseam" / "_version.py").read_text(encoding="utf-8"), _version)
+
+project = "denseam"
+author = "The denseam developers"
+copyright = "The denseam developers"
+release = version = _version["__version__"]
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.mathjax",  # formulas are drawn in the browser, by a script that it fetches
+    "sphinx_copybutton",
+]
+source_suffix = {".md": "markdown"}
+exclude_patterns = ["_build"]
+
+myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
+myst_heading_anchors = 3
+
+default_role = "code"  # `name` in docstrings
+napoleon_google_docstring = False
+napoleon_numpy_docstring = True
+napoleon_use_ivar = True
+napoleon_attr_annotations = False  # shapes such as "*samples N" are not markup
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_preserve_defaults = True
+autodoc_type_aliases = {
+    name: name for name in ("BiasInit", "OptimizerName", "RegimeName", "Schedule", "Stream")
+}
+autodoc_default_options = {"members": True}
+python_use_unqualified_type_names = True
+maximum_signature_line_length = 90
+
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+
+html_theme = "furo"
+html_title = f"denseam {release}"
+
+
+def _absolute_values_are_not_substitutions(app, what, name, obj, options, lines):
+    """Escape the bars of |h| in docstrings, outside of literals."""
+    lines[:] = [re.sub(r"(`+[^`]*`+)|\|", lambda m: m[1] or r"\|", line) for line in lines]
+
+
+def _shorter(text):
+    text = re.sub(r"~?(\w+\.)*Array\b", "Array", text)
+    text = re.sub(r"Array( \| [\w.~]*(ndarray|bool|number|int|float|complex)\b){3,}", "ArrayLike", text)
+    return re.sub(r"TypeAliasForwardRef\('(\w+)'\)", r"\1", text)
+
+
+def _arrays_have_a_short_name(app, what, name, obj, options, signature, returns):
+    """Write Array and ArrayLike as the source does, also where an alias was resolved."""
+    return tuple(part and _shorter(part) for part in (signature, returns))
+
+
+def _fields_are_told_by_the_class(app, what, name, obj, skip, options):
+    """Leave out the fields of named tuples, whose only text is 'Alias for field number …'."""
+    return True if type(obj).__name__ == "_tuplegetter" else None
+
+
+def setup(app):
+    # After napoleon, which reads the docstrings at the usual priority of 500.
+    app.connect("autodoc-process-docstring", _absolute_values_are_not_substitutions, priority=600)
+    app.connect("autodoc-process-signature", _arrays_have_a_short_name)
+    app.connect("autodoc-skip-member", _fields_are_told_by_the_class)
