@@ -4,19 +4,23 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test lint unit docs clean
+.PHONY: demo test lint unit bench docs clean
 
 # A stamp per set of extras; a changed pyproject.toml installs again.
 $(VENV)/.made:
 	$(PYTHON) -m venv $(VENV)
 	touch $@
 
+$(VENV)/.base: pyproject.toml $(VENV)/.made
+	$(PIP) --editable .
+	touch $@
+
 $(VENV)/.%: pyproject.toml $(VENV)/.made
 	$(PIP) --editable '.[$*]'
 	touch $@
 
-demo: $(VENV)/.images
-	$(BIN)/python examples/demo.py --out demo
+demo: $(VENV)/.base
+	$(BIN)/denseam demo --out demo
 
 test: lint unit
 
@@ -29,9 +33,15 @@ lint: $(VENV)/.test
 unit: $(VENV)/.test
 	$(BIN)/pytest -n 2 -q
 
+# The comparison needs PyTorch; a pinned version, since a plain one brings gigabytes of CUDA along.
+TORCH ?= torch==2.13.0
+bench: $(VENV)/.base
+	$(PIP) '$(TORCH)'
+	$(BIN)/denseam bench
+
 docs: $(VENV)/.docs
 	$(BIN)/sphinx-build -W --keep-going -q docs docs/_build/html
 	@echo "docs/_build/html/index.html"
 
 clean:
-	rm -rf $(VENV) demo docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) demo digits docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -76,3 +76,174 @@ def test_version_and_help():
     assert run("--version").stdout == f"denseam {denseam.__version__}\n"
     assert "prescribe" in run("--help").stdout
     assert "prescribe" in run().stdout
+
+
+# --- sweeps --------------------------------------------------------------------------------------
+
+SWEEP = [
+    "sweep",
+    "--activation",
+    "relu",
+    "--optimizer",
+    "sgd",
+    "--scales",
+    "16,24,32",
+    "--eta0",
+    "3e-3:1:6",
+    "--kappa",
+    "3",
+    "--rho",
+    "5",
+    "--beta",
+    "0.1",
+    "--seeds",
+    "3",
+    "--epochs",
+    "4",
+    "--out",
+]
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory):
+    out = tmp_path_factory.mktemp("sweep") / "runs"
+    found = run(*SWEEP, out, "--json")
+    assert found.returncode == 0, found.stderr
+    return out, found
+
+
+def test_sweep_reports_in_json_alone_and_resumes(swept):
+    out, found = swept
+    document = json.loads(found.stdout)
+    assert set(document) == {"schema", "out", "runs", "reused", "diverged", "seconds"}
+    assert (document["runs"], document["reused"]) == (54, 0)
+    assert "54 runs to train" in found.stderr
+    again = run(*SWEEP, out, "--json", "--quiet")
+    assert json.loads(again.stdout)["reused"] == 54
+    assert again.stderr == ""
+
+
+def test_verdict_in_json_and_for_people(swept):
+    out, _ = swept
+    found = run("verdict", out, "--json")
+    (study,) = json.loads(found.stdout)["studies"]
+    contract = {"name", "status", "optimum_eta0", "drift_decades_per_doubling", "drift_ci", "edge", "edge_drift",
+                "regret", "max_regret", "collapse", "reason"}  # fmt: skip
+    assert contract <= set(study)
+    assert set(study["optimum_eta0"]) == {"16", "24", "32"}
+    assert found.returncode == {"TRANSFERS": 0, "INCONCLUSIVE": 2}.get(study["status"], 1)
+    people = run("verdict", out, "--horizon", "--plot", out / "figures")
+    assert people.returncode == found.returncode
+    assert study["status"] in people.stdout
+    assert study["reason"] in people.stdout
+    assert "as training goes on" in people.stdout
+    assert (out / "figures" / "transfer.png").stat().st_size > 10_000
+    assert (out / "figures" / "transfer.svg").read_text().startswith("<?xml")
+
+
+def test_export_gives_one_row_per_run(swept):
+    import csv
+    import io
+
+    out, _ = swept
+    rows = list(csv.DictReader(io.StringIO(run("export", out, "--format", "csv").stdout)))
+    assert len(rows) == 54
+    contract = [
+        "study",
+        "features",
+        "memories",
+        "samples",
+        "batch",
+        "eta0",
+        "seed",
+        "status",
+        "diverged_at",
+        "final_mse",
+        "heldout_mse",
+    ]
+    assert set(contract) <= set(rows[0])
+    assert {r["final_mse"] for r in rows if r["eta0"] == "1.0"} == {"inf"}
+    assert run("export", out, "--format", "parquet", "--out", out / "all.parquet").returncode == 0
+    import pyarrow.parquet as pq
+
+    assert pq.read_table(out / "all.parquet").num_rows == 54
+
+
+def test_a_study_file_runs_and_its_mistakes_are_named(tmp_path):
+    path = tmp_path / "study.toml"
+    path.write_text(
+        'activation = "identity"\noptimizer = "sgd"\nscales = [16]\neta0 = [0.001, 0.01]\nseeds = 1\nepochs = 1\n'
+    )
+    found = run("sweep", path, "--out", tmp_path / "out", "--json", "--quiet")
+    assert json.loads(found.stdout)["runs"] == 2
+    path.write_text("activaton = 'relu'\nscales = [32, 16]\n")
+    found = run("sweep", path, "--out", tmp_path / "out")
+    assert found.returncode == 64
+    assert "did you mean 'activation'" in found.stderr
+    assert len(found.stderr.strip().splitlines()) == 1
+
+
+def test_ctrl_c_stops_with_130_and_keeps_what_is_finished(tmp_path):
+    import signal
+    import time
+
+    out = tmp_path / "runs"
+    arguments = (
+        "sweep --activation relu --optimizer sgd --scales 16,64,128 --eta0 1e-3:0.1:8 --epochs 400 --out"
+    )
+    child = subprocess.Popen(
+        [PROGRAM, *arguments.split(), out], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+    while not list((out / "shards").glob("*.parquet")):
+        assert child.poll() is None, child.stderr.read()
+        time.sleep(0.05)
+    child.send_signal(signal.SIGINT)
+    _, errors = child.communicate(timeout=60)
+    assert child.returncode == 130
+    assert "run again to resume" in errors
+    assert "Traceback" not in errors
+    assert list((out / "shards").glob("*.parquet"))
+    assert not list((out / "shards").glob(".*"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        ("sweep --activation relu --optimizer sgd --scales 32,16 --eta0 0.1:0.01:0 --seeds 0 --out x",
+         ["eta0", "count"]),
+        ("sweep --activation relu --optimizer sgd --scales 32,16 --eta0 0.2,0.1 --epochs 0 --seeds 0 --out x",
+         ["scales must rise", "eta0 must rise", "epochs", "seeds"]),
+        ("sweep --activation relu --optimizer sgd --scales 16 --eta0 0.1", ["out is needed"]),
+        ("sweep --activation relu --optimizer sgd --scales 16 --eta0 0.1 --precision tf32 --out /tmp/none-such",
+         ["needs a GPU"]),
+        ("sweep --activation relu --optimizer sgd --scales 16 --eta0 0.1 --axis s2_0 --out x", ["axis"]),
+        ("sweep --activation relu --optimizer sgd --scales 16 --eta0 0.1 --out /proc/none", ["cannot be written"]),
+        ("verdict nowhere", ["nowhere"]),
+        ("export nowhere", ["nowhere"]),
+        ("export . --format xml", ["format"]),
+        ("bench --features 2", ["features"]),
+    ],
+)  # fmt: skip
+def test_bad_input_to_sweeps_is_one_line_and_exit_64(arguments, parts, tmp_path):
+    found = subprocess.run([PROGRAM, *arguments.split()], capture_output=True, text=True, cwd=tmp_path)
+    assert found.returncode == 64, found.stderr
+    assert len(found.stderr.strip().splitlines()) == 1
+    for part in parts:
+        assert part in found.stderr
+    assert not list(tmp_path.rglob("*.parquet"))
+
+
+def test_doctor_examines():
+    document = json.loads(run("doctor", "--json").stdout)
+    assert document["machine"]["product works"] == "yes"
+    assert document["versions"]["denseam"] == denseam.__version__
+
+
+def test_bench_measures_and_reports():
+    document = json.loads(
+        run("bench", "--features", "16,32", "--repeats", "1", "--seconds", "0.1", "--json").stdout
+    )
+    assert {(r["features"], r["optimizer"]) for r in document["rows"]} == {
+        (16, "sgd"), (16, "adam"), (32, "sgd"), (32, "adam"),
+    }  # fmt: skip
+    assert all(0 < r["peak_fraction"] < 2 for r in document["rows"])

@@ -13,9 +13,11 @@ from denseam._version import __version__
 if TYPE_CHECKING:
     from denseam import data, testing
     from denseam.errors import InputError, UnboundedEnergyWarning, UnprescribedWarning
+    from denseam.judgement import Verdict, horizon, verdict
     from denseam.lagrangians import Elementwise, Lagrangian, identity, register, relu, softmax, tanh
     from denseam.model import DenseAM, Parameters
     from denseam.optimizers import Optimizer, adam, adamw, effective_learning_rates, scaled, sgd
+    from denseam.runner import sweep
     from denseam.scaling import (
         MemoriesOnly,
         Parameterization,
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
         prescription,
         standard,
     )
+    from denseam.store import Records, Store
+    from denseam.study import Study, logspace
     from denseam.training import Run, train
 
 _HOME = {
@@ -59,7 +63,17 @@ _HOME = {
     "standard": "scaling",
     "Run": "training",
     "train": "training",
+    "Study": "study",
+    "logspace": "study",
+    "sweep": "runner",
+    "Records": "store",
+    "Store": "store",
+    "Verdict": "judgement",
+    "horizon": "judgement",
+    "verdict": "judgement",
 }
+
+_MODULES = {"data", "testing"}
 
 __all__ = [  # noqa: RUF022  # in the order of use
     "__version__",
@@ -69,6 +83,7 @@ __all__ = [  # noqa: RUF022  # in the order of use
     "DenseAM", "Parameters", "data",
     "Optimizer", "sgd", "adam", "adamw", "scaled", "effective_learning_rates",
     "Run", "train",
+    "Study", "logspace", "sweep", "Records", "Store", "Verdict", "verdict", "horizon",
     "InputError", "UnprescribedWarning", "UnboundedEnergyWarning", "testing",
 ]  # fmt: skip
 
@@ -77,7 +92,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'denseam' has no attribute {name!r}")
     module = importlib.import_module(f"denseam.{_HOME[name]}")
-    value = module if name == _HOME[name] else getattr(module, name)
+    value = module if name in _MODULES else getattr(module, name)
     globals()[name] = value
     return value
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import warnings
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 import typer
@@ -12,9 +14,12 @@ import typer
 from denseam._version import __version__
 from denseam.errors import InputError, UnprescribedWarning, together
 from denseam.scaling import Constants, Shape, prescription, standard
+from denseam.schema import COLUMNS as RECORD_COLUMNS
 
 OK, BAD_INPUT, INTERNAL, IO_ERROR, INTERRUPTED = 0, 64, 70, 74, 130
 SCHEMA = 1
+#: The columns of a table that fits a spreadsheet: all but the loss curves.
+SCALAR_COLUMNS = tuple(name for name, kind in RECORD_COLUMNS.items() if kind != "l")
 
 app = typer.Typer(
     name="denseam",
@@ -108,6 +113,303 @@ def prescribe(
         print(f"standard parameterization (W ~ N(0, 1/N), one rate): its best rate moves as {size}^{drift}")
 
 
+# --- sweeps --------------------------------------------------------------------------------------
+
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing about progress.")]
+
+
+@app.command()
+def sweep(
+    study_file: Annotated[str | None, typer.Argument(help="A study file (TOML); flags override it.")] = None,
+    activation: Annotated[str | None, typer.Option(help="identity, relu, tanh or softmax.")] = None,
+    power: Annotated[float | None, typer.Option(help="p of relu^p, at least 1.")] = None,
+    optimizer: Annotated[str | None, typer.Option(help="sgd or adam.")] = None,
+    regime: Annotated[str | None, typer.Option(help="proportional (default) or memories-only.")] = None,
+    scales: Annotated[str | None, typer.Option(help="N (or K, memories-only), as in 32,64,128.")] = None,
+    eta0: Annotated[str | None, typer.Option(help="low:high:count, log-spaced, or 0.01,0.02.")] = None,
+    seeds: Annotated[int | None, typer.Option(help="How many seeds (3).")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Passes over the data (64).")] = None,
+    kappa: Annotated[float | None, typer.Option(help="K/N, proportional (2).")] = None,
+    rho: Annotated[float | None, typer.Option(help="P/N, proportional (5).")] = None,
+    beta: Annotated[float | None, typer.Option(help="B/P, proportional (0.1).")] = None,
+    features: Annotated[int | None, typer.Option(help="N, memories-only.")] = None,
+    samples: Annotated[int | None, typer.Option(help="P, memories-only.")] = None,
+    batch: Annotated[int | None, typer.Option(help="B, memories-only.")] = None,
+    noise: Annotated[float | None, typer.Option(help="Standard deviation of the noise (0.5).")] = None,
+    uncentered: Annotated[bool | None, typer.Option("--uncentered", help="Do not centre.")] = None,
+    bias_init: Annotated[str | None, typer.Option(help="zero (default) or normal.")] = None,
+    parameterization: Annotated[str | None, typer.Option(help="prescription (default) or standard.")] = None,
+    data: Annotated[str | None, typer.Option(help="isotropic (default), anisotropic or a .npy file.")] = None,
+    precision: Annotated[str | None, typer.Option(help="float32 (default), float64, tf32, bf16.")] = None,
+    axis: Annotated[list[str] | None, typer.Option(help="Another axis, as in s2_0=0.5:2:5.")] = None,
+    name: Annotated[str | None, typer.Option(help="What the study is called.")] = None,
+    out: Annotated[str | None, typer.Option(help="The folder for results; runs in it are kept.")] = None,
+    json_: Json = False,
+    quiet: Quiet = False,
+) -> int:
+    """Train every run of a study: learning rates × scales × seeds. Run it again to resume."""
+    from denseam import study as asked
+
+    given = {
+        "activation": activation, "power": power, "optimizer": optimizer, "regime": regime, "scales": scales,
+        "eta0": eta0, "seeds": seeds, "epochs": epochs, "kappa": kappa, "rho": rho, "beta": beta,
+        "features": features, "samples": samples, "batch": batch, "noise": noise, "uncentered": uncentered,
+        "bias_init": bias_init, "parameterization": parameterization, "data": data, "precision": precision,
+        "name": name, "axes": _axes(axis),
+    }  # fmt: skip
+    studies, folder = together(
+        lambda: asked.from_file(study_file, given) if study_file else [asked.from_document(given)],
+        lambda: out if out is not None else _needed("out is needed: a folder for the results"),
+    )
+    for one in studies:
+        if not one.rule().prescribed and one.parameterization == "prescription":
+            print(f"warning: {one.name}: softmax with SGD has no prescription", file=sys.stderr)
+    summary = _run(studies, folder, quiet)
+    if json_:
+        _print_json(
+            {
+                "out": folder,
+                "runs": summary.runs,
+                "reused": summary.reused,
+                "diverged": summary.diverged,
+                "seconds": round(summary.seconds, 3),
+            }
+        )
+    else:
+        print(
+            f"{summary.runs} runs in {folder}: {summary.reused} were there, {summary.diverged} diverged, "
+            f"{summary.seconds:.1f} s\nnow: denseam verdict {folder}"
+        )
+    return OK
+
+
+def _run(studies: list[Any], folder: str, quiet: bool) -> Any:
+    from denseam.runner import SweepListener, run_studies
+
+    if quiet:
+        listener = SweepListener()
+    else:
+        from denseam.progress import Progress
+
+        listener = Progress()
+    try:
+        summary = run_studies(studies, folder, listener=listener)
+    except KeyboardInterrupt:
+        raise _Stopped(f"interrupted; what was finished is in {folder}, run again to resume") from None
+    _say_skipped(summary.records.skipped)
+    return summary
+
+
+class _Stopped(Exception):
+    """Ctrl-C, with a word on what was saved; a bare KeyboardInterrupt would lose it on its way up."""
+
+
+def _axes(given: list[str] | None) -> dict[str, str] | None:
+    if not given:
+        return None
+    wrong = [text for text in given if "=" not in text]
+    if wrong:
+        raise InputError(f"axis must be name=values, as in s2_0=0.5:2:5, got {wrong[0]!r}")
+    return dict(text.split("=", 1) for text in given)
+
+
+def _needed(message: str) -> str:
+    raise InputError(message)
+
+
+def _say_skipped(skipped: Iterable[str]) -> None:
+    for what in skipped:
+        print(f"warning: passed over {what}", file=sys.stderr)
+
+
+@app.command()
+def verdict(
+    folder: Annotated[str, typer.Argument(help="A folder of results.")],
+    axis: Annotated[str | None, typer.Option(help="The hyperparameter to judge (eta0).")] = None,
+    target: Annotated[int | None, typer.Option(help="The scale it will be used at.")] = None,
+    horizon: Annotated[bool, typer.Option("--horizon", help="Also: the optimum against the epoch.")] = False,
+    plot: Annotated[str | None, typer.Option(help="A folder to draw the transfer figure into.")] = None,
+    json_: Json = False,
+) -> int:
+    """Say whether the best hyperparameter stays put across scales."""
+    from denseam.judgement import COLUMNS, exit_code
+    from denseam.judgement import horizon as horizons
+    from denseam.judgement import verdict as judge
+    from denseam.store import Store
+
+    store = Store(folder)
+    records = store.read(None if horizon or plot else COLUMNS)
+    _say_skipped(records.skipped)
+    if not len(records):
+        raise InputError(f"{folder}: holds no runs")
+    curves = None if horizon or plot else (lambda keys: store.curves(keys))
+    verdicts = judge(records, axis=axis, target=target, curves=curves)
+    document: dict[str, Any] = {"studies": [v.to_json() for v in verdicts]}
+    if horizon:
+        document["horizon"] = horizons(records, axis=axis)
+    if plot:
+        from denseam.figures import draw_transfer
+
+        document["figures"] = [str(f) for f in draw_transfer(records, plot, verdicts=verdicts)]
+    if json_:
+        _print_json(document)
+    else:
+        _print_verdicts(verdicts)
+        for study, table in document.get("horizon", {}).items():
+            _print_horizon(study, table)
+        for file in document.get("figures", []):
+            print(file)
+    return exit_code(verdicts)
+
+
+def _print_verdicts(verdicts: list[Any]) -> None:
+    for v in verdicts:
+        _print_table(
+            f"{v.name}: {v.status}",
+            [v.scale_letter, f"best {v.axis}", "best loss", "regret", "edge of stability"],
+            [
+                [
+                    str(scale),
+                    _number(v.optimum[scale]),
+                    _number(v.best_loss[scale]),
+                    "(base)" if scale == min(v.optimum) else _regret(v.regret.get(scale)),
+                    "beyond the grid" if v.edge[scale] is None else _number(v.edge[scale]),
+                ]
+                for scale in sorted(v.optimum)
+            ],
+        )
+        lines = [v.reason, *v.flags, v.next_step]
+        if v.collapse is not None:
+            lines.append(
+                f"Loss curves of the scales differ {v.collapse:.2g} times as much as those of seeds."
+            )
+        print(*(line for line in lines if line), sep="\n", end="\n\n")
+
+
+def _print_horizon(study: str, table: dict[int, dict[int, float | None]]) -> None:
+    scales = sorted(next(iter(table.values())))
+    _print_table(
+        f"{study}: the optimum as training goes on",
+        ["epoch", *map(str, scales)],
+        [[str(epoch), *(_number(row[s]) for s in scales)] for epoch, row in table.items()],
+    )
+    print()
+
+
+def _print_table(title: str, head: list[str], rows: list[list[str]]) -> None:
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    print(title)
+    for row in (head, ["─" * w for w in widths], *rows):
+        print("  ".join(cell.rjust(w) for cell, w in zip(row, widths, strict=True)))
+
+
+def _number(value: float | None) -> str:
+    return "none" if value is None else f"{value:.3g}"
+
+
+def _regret(value: float | None) -> str:
+    return "" if value is None else "diverges" if value == float("inf") else f"{100 * value:.2f} %"
+
+
+@app.command()
+def export(
+    folder: Annotated[str, typer.Argument(help="A folder of results.")],
+    format_: Annotated[str, typer.Option("--format", help="csv or parquet.")] = "csv",
+    out: Annotated[str | None, typer.Option(help="The file; CSV goes to standard output without it.")] = None,
+) -> int:
+    """Write all runs as one table, one row per run."""
+    from denseam.store import Store, write_csv, write_parquet
+
+    if format_ not in ("csv", "parquet"):
+        raise InputError(f"format must be 'csv' or 'parquet', got {format_!r}")
+    if format_ == "parquet" and out is None:
+        raise InputError("out is needed for the format 'parquet'")
+    records = Store(folder).read(None if format_ == "parquet" else SCALAR_COLUMNS)
+    _say_skipped(records.skipped)
+    if format_ == "parquet":
+        assert out is not None
+        write_parquet(records, out)
+    elif out is None:
+        write_csv(records, sys.stdout)
+    else:
+        with open(out, "w", newline="") as file:
+            write_csv(records, file)
+    return OK
+
+
+@app.command()
+def doctor(json_: Json = False) -> int:
+    """Say what this installation can do: versions, devices, memory, optional parts."""
+    from denseam.doctor import examine
+
+    document = examine()
+    if json_:
+        _print_json(document)
+        return OK
+    for part, facts in document.items():
+        print(part)
+        for name, fact in facts.items():
+            print(f"  {name:<18} {fact}")
+    return OK
+
+
+@app.command()
+def bench(
+    features: Annotated[str, typer.Option(help="The N to measure, as in 64,128,256.")] = "64,128,256",
+    repeats: Annotated[int, typer.Option(help="Repetitions; medians are reported.")] = 5,
+    seconds: Annotated[float, typer.Option(help="Seconds of work per measurement.")] = 4.0,
+    json_: Json = False,
+) -> int:
+    """Measure this engine against the product peak of this machine and a plain PyTorch loop."""
+    from denseam.bench import benchmark
+    from denseam.study import whole_values
+
+    def say(text: str) -> None:
+        print(f"denseam: {text}", file=sys.stderr)
+
+    document = benchmark(whole_values("features", features), repeats, seconds, say)
+    if json_:
+        _print_json(document)
+        return OK
+    _print_table(
+        f"peak {document['peak_gflops']:.0f} GFLOP/s on {document['device']}; {document['models']} models",
+        ["N", "optimizer", "ms per step of all", "of peak", "times a PyTorch loop"],
+        [
+            [
+                str(r["features"]),
+                r["optimizer"],
+                f"{r['ms_per_step']:.3g}",
+                f"{100 * r['peak_fraction']:.0f} %",
+                "torch not installed"
+                if r["speedup_vs_torch_loop"] is None
+                else f"{r['speedup_vs_torch_loop']:.1f}",
+            ]
+            for r in document["rows"]
+        ],
+    )
+    print(
+        f"cost grows as N^{document['cost_exponent']:.2f} per step; twice the runs cost "
+        f"{document['runs_ratio']:.2f} times as much; peak memory {document['peak_memory_mb']:.0f} MB"
+    )
+    return OK
+
+
+@app.command()
+def demo(
+    out: Annotated[str, typer.Option(help="The folder for results and figures.")] = "demo",
+    quiet: Quiet = False,
+) -> int:
+    """Show transfer with centring, and its failure without: two studies, two verdicts, one figure."""
+    from denseam.demo import demo as show
+    from denseam.progress import Progress
+    from denseam.runner import SweepListener
+
+    shown = show(out, SweepListener() if quiet else Progress())
+    _print_verdicts(shown.verdicts)
+    print(f"{shown.summary.runs} runs in {shown.summary.seconds:.0f} s; drawn in", *shown.files)
+    return OK
+
+
 def _print_json(document: dict[str, Any]) -> None:
     print(json.dumps({"schema": SCHEMA, **document}, allow_nan=False))
 
@@ -115,12 +417,13 @@ def _print_json(document: dict[str, Any]) -> None:
 def main(arguments: list[str] | None = None) -> int:
     """Run the program; return its exit code."""
     try:
+        _program_settings()
         result = app(args=arguments, prog_name="denseam", standalone_mode=False)
         return result if isinstance(result, int) else OK
     except InputError as error:
         return _fail(str(error), BAD_INPUT)
-    except (KeyboardInterrupt, typer.Abort):
-        return _fail("interrupted", INTERRUPTED)
+    except (KeyboardInterrupt, typer.Abort, _Stopped) as error:
+        return _fail(str(error) or "interrupted", INTERRUPTED)
     except OSError as error:
         return _fail(str(error), IO_ERROR)
     except Exception as error:
@@ -128,6 +431,13 @@ def main(arguments: list[str] | None = None) -> int:
         if hasattr(error, "format_message"):
             return _fail(error.format_message(), BAD_INPUT)
         return _fail(f"internal error: {type(error).__name__}: {error}", INTERNAL)
+
+
+def _program_settings() -> None:
+    """Keep compiled programs for the next start; harmless where the folder cannot be written."""
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", os.path.join(cache, "denseam", "programs"))
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
 
 
 def _fail(message: str, code: int) -> int:

@@ -248,8 +248,13 @@ class DenseAM(eqx.Module):
 
     def with_parameters(self, parameters: Parameters) -> DenseAM:
         """Return this model with other parameters."""
-        model: DenseAM = eqx.tree_at(lambda m: (m.W, m.b, m.c), self, tuple(parameters))
+        model: DenseAM = eqx.tree_at(_parameters, self, tuple(parameters), is_leaf=lambda v: v is None)
         return model
+
+    def without_parameters(self) -> DenseAM:
+        """Return the rest of the model, to be completed by `with_parameters`."""
+        frame: DenseAM = eqx.tree_at(_parameters, self, (None, None, None))
+        return frame
 
     # --- the update ------------------------------------------------------------------------------
 
@@ -491,6 +496,10 @@ class DenseAM(eqx.Module):
         if h.shape[:-1] != x.shape[:-1]:
             raise InputError(f"h must have the samples of x, {x.shape[:-1]}, got {h.shape[:-1]}")
         return x, h
+
+
+def _parameters(model: Any) -> tuple[Any, Any, Any]:
+    return model.W, model.b, model.c
 
 
 @eqx.filter_jit

@@ -11,13 +11,15 @@ from jaxtyping import Array, Float
 
 from denseam.errors import InputError
 from denseam.scaling import Shape
-from denseam.streams import stream
+from denseam.streams import Stream, stream
 
 
-def isotropic(N: int, P: int, *, seed: int = 0, dtype: Any = jnp.float32) -> Float[Array, "P N"]:
-    """Return P samples of x ~ N(0, I) with N features."""
+def isotropic(
+    N: int, P: int, *, seed: int = 0, dtype: Any = jnp.float32, part: Stream = "data"
+) -> Float[Array, "P N"]:
+    """Return P samples of x ~ N(0, I) with N features; `part` 'heldout' gives fresh ones."""
     Shape(N, 1, P)
-    return jax.random.normal(stream(seed, "data"), (P, N), dtype)
+    return jax.random.normal(stream(seed, part), (P, N), dtype)
 
 
 def spectrum(N: int, exponent: float = 2 / 5) -> Float[Array, " N"]:
@@ -29,7 +31,13 @@ def spectrum(N: int, exponent: float = 2 / 5) -> Float[Array, " N"]:
 
 
 def anisotropic(
-    N: int, P: int, *, exponent: float = 2 / 5, seed: int = 0, dtype: Any = jnp.float32
+    N: int,
+    P: int,
+    *,
+    exponent: float = 2 / 5,
+    seed: int = 0,
+    dtype: Any = jnp.float32,
+    part: Stream = "data",
 ) -> Float[Array, "P N"]:
     """Return P samples of x ~ N(0, D), D diagonal with D_i ∝ i^(−exponent) and trace N."""
-    return isotropic(N, P, seed=seed, dtype=dtype) * jnp.sqrt(spectrum(N, exponent)).astype(dtype)
+    return isotropic(N, P, seed=seed, dtype=dtype, part=part) * jnp.sqrt(spectrum(N, exponent)).astype(dtype)

@@ -1,0 +1,5 @@
+"""Figures: drawn from records alone; drawing never trains."""
+
+from denseam.figures.transfer import draw_transfer
+
+__all__ = ["draw_transfer"]

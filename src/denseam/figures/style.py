@@ -1,0 +1,76 @@
+"""How figures look: colours that colour-blind readers and grey printers can tell apart."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+INK, FAINT, BAD = "#222222", "#9a9a9a", "#b2182b"
+MARKERS = "osD^vPX*"
+
+_RC: dict[Any, Any] = {
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "axes.labelsize": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "text.color": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "legend.frameon": False,
+    "legend.fontsize": 8,
+    "lines.linewidth": 1.5,
+    "savefig.dpi": 200,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "denseam",
+}
+
+
+@contextlib.contextmanager
+def canvas(rows: int, columns: int, width: float, height: float) -> Iterator[tuple[Any, Any]]:
+    """Give a figure and its axes (rows × columns), drawn without a screen and closed afterwards."""
+    import matplotlib
+
+    matplotlib.use("Agg", force=False)
+    import matplotlib.pyplot as plt
+
+    with plt.rc_context(_RC):
+        figure, axes = plt.subplots(
+            rows, columns, figsize=(width, height), squeeze=False, layout="constrained"
+        )
+        try:
+            yield figure, axes
+        finally:
+            plt.close(figure)
+
+
+def plain_log_ticks(axis: Any) -> None:
+    """Label a logarithmic axis with plain numbers, also within a decade."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    low, high = axis.get_view_interval()
+    narrow = high / low < 30
+    axis.set_major_locator(LogLocator(subs=(1, 2, 3, 5) if narrow else (1,)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def scale_colours(count: int) -> list[Any]:
+    """Return one colour per scale, from light (small) to dark (large): readable in grey as well."""
+    import matplotlib as mpl
+
+    colours = mpl.colormaps["viridis_r"]
+    return [colours(0.08 + 0.92 * i / max(1, count - 1)) for i in range(count)]
+
+
+def save(figure: Any, out: Path, name: str, formats: Sequence[str] = ("png", "svg")) -> list[Path]:
+    """Write the figure in each format; return the files."""
+    out.mkdir(parents=True, exist_ok=True)
+    files = [out / f"{name}.{kind}" for kind in formats]
+    for file in files:
+        figure.savefig(file, metadata={"Date": None} if file.suffix == ".svg" else None)
+    return files

@@ -1,0 +1,133 @@
+"""A sweep seen from outside: what runs, how long it will take, the best value so far."""
+
+from __future__ import annotations
+
+import math
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from denseam.engine import Outcome
+from denseam.runner import SweepListener
+from denseam.scaling import Shape
+from denseam.study import RunSpec, Study
+
+
+class Progress(SweepListener):
+    """Shows a sweep on standard error: a live table on a terminal, a line now and then elsewhere."""
+
+    def __init__(self, every: float = 5.0) -> None:
+        from rich.console import Console
+
+        self._console = Console(stderr=True)
+        self._live: Any = None
+        self._every, self._last = every, 0.0
+        self._lock = threading.Lock()
+        self._cost = self._done_cost = 0.0
+        self._runs = self._done = self._diverged = 0
+        self._began = time.perf_counter()
+        self._note = ""
+        self._study: Study | None = None
+        self._best: dict[tuple[str, int], tuple[float, float]] = {}
+        self._counts: dict[tuple[str, int], list[int]] = {}
+
+    def begin(
+        self, studies: Sequence[Study], todo: Sequence[tuple[Study, list[RunSpec]]], reused: int
+    ) -> None:
+        """Say what will be trained."""
+        for study, specs in todo:
+            self._console.print(study.describe(), highlight=False)
+            for spec in specs:
+                self._cost += self._price(spec) * self._steps(study, spec)
+                self._counts.setdefault((study.name, spec.scale), [0, 0])[1] += 1
+        self._runs = sum(len(specs) for _, specs in todo)
+        kept = f", {reused} already there" if reused else ""
+        self._console.print(f"{self._runs} runs to train{kept}", highlight=False)
+        self._began = time.perf_counter()
+        if self._runs and self._console.is_terminal:
+            from rich.live import Live
+
+            self._live = Live(console=self._console, get_renderable=self._table, refresh_per_second=4)
+            self._live.start()
+
+    @staticmethod
+    def _price(spec: RunSpec) -> float:
+        """Return the operations of one step, and a little for calling it."""
+        return 10.0 * spec.shape.K * spec.shape.N * (spec.shape.B or 1) + 1e5
+
+    @staticmethod
+    def _steps(study: Study, spec: RunSpec) -> int:
+        return study.epochs * ((spec.shape.P or 1) // (spec.shape.B or 1))
+
+    def study(self, study: Study) -> None:
+        """Remember which study runs."""
+        self._study = study
+
+    def compiling(self, shape: Shape) -> None:
+        """Announce a compilation."""
+        self._note = f"compiling for {shape}"
+        self._line()
+
+    def advanced(self, steps: int, spec: RunSpec) -> None:
+        """Move the bar."""
+        with self._lock:
+            self._done_cost += steps * self._price(spec)
+            self._note = ""
+        self._line()
+
+    def finished(self, outcomes: Sequence[Outcome]) -> None:
+        """Count runs, and keep the best value of each scale."""
+        with self._lock:
+            for outcome in outcomes:
+                assert self._study is not None
+                place = (self._study.name, outcome.spec.scale)
+                self._done += 1
+                self._counts[place][0] += 1
+                self._diverged += outcome.status == "diverged"
+                loss = math.inf if outcome.status == "diverged" else outcome.final_mse
+                if loss < self._best.get(place, (math.inf, 0.0))[0]:
+                    self._best[place] = (loss, outcome.spec.values["eta0"])
+        self._line()
+
+    def end(self) -> None:
+        """Take the table down."""
+        if self._live is not None:
+            self._live.stop()
+
+    def _status(self) -> str:
+        share = self._done_cost / self._cost if self._cost else 1.0
+        spent = time.perf_counter() - self._began
+        left = f"{spent * (1 - share) / share:.0f} s left" if share > 0.02 else "time left unknown"
+        text = f"{self._done}/{self._runs} runs, {100 * share:.0f} % of the work, {spent:.0f} s, {left}"
+        return text + (f"; {self._diverged} diverged" if self._diverged else "")
+
+    def _line(self) -> None:
+        now = time.perf_counter()
+        if self._live is None and now - self._last > self._every:
+            self._last = now
+            print(f"denseam: {self._status()}{'; ' if self._note else ''}{self._note}", file=sys.stderr)
+
+    def _table(self) -> Any:
+        from rich.console import Group
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=None, padding=(0, 2, 0, 0))
+        for title in ("study", "scale", "runs", "best eta0 so far", "loss"):
+            table.add_column(title, justify="left" if title == "study" else "right", style="none")
+        with self._lock:
+            for (study, scale), (done, asked) in self._counts.items():
+                loss, eta0 = self._best.get((study, scale), (math.inf, 0.0))
+                known = math.isfinite(loss)
+                table.add_row(
+                    study,
+                    str(scale),
+                    f"{done}/{asked}",
+                    f"{eta0:.3g}" if known else "",
+                    f"{loss:.4g}" if known else "",
+                )
+            bar = ProgressBar(total=self._cost or 1, completed=self._done_cost, width=40)
+            return Group(table, bar, Text(self._status()), Text(self._note, style="dim"))

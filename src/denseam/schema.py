@@ -1,0 +1,18 @@
+"""The columns of a record: one row per run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+#: Column → kind: s text, i whole number, f float, l list of floats.
+COLUMNS: Mapping[str, str] = {
+    "key": "s", "study": "s", "study_id": "s", "scale": "i",
+    "features": "i", "memories": "i", "samples": "i", "batch": "i",
+    "eta0": "f", "seed": "i", "status": "s", "diverged_at": "i",
+    "initial_mse": "f", "final_mse": "f", "heldout_mse": "f", "zero_mse": "f",
+    "activation": "s", "power": "f", "optimizer": "s", "regime": "s", "parameterization": "s",
+    "data": "s", "centred": "s", "bias_init": "s", "precision": "s", "epochs": "i",
+    "noise": "f", "eta_b_ratio": "f", "eta_c_ratio": "f", "s1_0": "f", "s2_0": "f", "beta": "f",
+    "momentum": "f", "beta1": "f", "beta2": "f", "epsilon": "f", "swept": "s",
+    "seconds": "f", "device": "s", "version": "s", "jax": "s", "loss": "l",
+}  # fmt: skip

@@ -1,0 +1,232 @@
+"""Results on disk: immutable shards, one row per run; no locks, no server.
+
+A shard is written to a temporary name, synced and renamed, so it is whole or not there. Its name holds
+the hash of the keys of its runs and that of its content, so that a changed byte is noticed (Parquet's
+own checksums do not cover its footer). Readers pass over what they cannot read, say so by name, and
+keep one row of each key. Resuming means: keys asked for minus keys present.
+
+Shards are Parquet files with page checksums, and open by themselves::
+
+    pyarrow.parquet.read_table("runs/my-study/shards")      pandas.read_parquet(…)      polars.read_parquet(…)
+
+Where pyarrow is not installed shards are JSON files instead; readers take both.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import hashlib
+import importlib.util
+import json
+import math
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from denseam.errors import InputError
+from denseam.schema import COLUMNS
+
+Row = dict[str, Any]
+
+
+class Records(Sequence[Row]):
+    """Rows, one per run, in memory; `skipped` names the files that could not be read."""
+
+    def __init__(self, rows: Iterable[Row], skipped: Iterable[str] = ()) -> None:
+        self._rows = list({row["key"]: row for row in rows}.values())
+        self.skipped = tuple(skipped)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._rows[index]
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self._rows)
+
+    def __add__(self, other: Records) -> Records:
+        return Records([*self, *other], (*self.skipped, *other.skipped))
+
+    def studies(self) -> dict[str, Records]:
+        """Return the rows of each study by its name (and a part of its id, if a name stands twice)."""
+        groups: dict[tuple[str, str], list[Row]] = {}
+        for row in self:
+            groups.setdefault((row["study"], row["study_id"]), []).append(row)
+        names = [name for name, _ in groups]
+        return {
+            name if names.count(name) == 1 else f"{name} ({study_id[:6]})": Records(rows)
+            for (name, study_id), rows in groups.items()
+        }
+
+    def table(self) -> Any:
+        """Return a `pyarrow.Table`."""
+        import pyarrow as pa
+
+        return pa.Table.from_pylist(self._rows, schema=_schema())
+
+
+class Store:
+    """A folder of shards."""
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = Path(folder)
+        self.shards = self.folder / "shards"
+
+    def prepare(self) -> None:
+        """Make the folder and see that it can be written, before any work is done."""
+        try:
+            self.shards.mkdir(parents=True, exist_ok=True)
+            probe = self.shards / f".probe-{os.getpid()}"
+            probe.write_bytes(b"x" * 4096)
+            probe.unlink()
+        except OSError as error:
+            raise InputError(f"out {self.folder}: cannot be written ({error.strerror})") from None
+
+    def write(self, rows: Sequence[Row]) -> Path:
+        """Write one shard: whole, or not at all."""
+        asked = hashlib.sha256("".join(sorted(row["key"] for row in rows)).encode()).hexdigest()[:16]
+        parquet = importlib.util.find_spec("pyarrow") is not None
+        content = _parquet_bytes(Records(rows)) if parquet else _json_bytes(rows)
+        target = self.shards / f"{asked}-{_digest(content)}.{'parquet' if parquet else 'json'}"
+        temporary = self.shards / f".{target.name}.{os.getpid()}.tmp"
+        try:
+            with open(temporary, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, target)
+        finally:
+            temporary.unlink(missing_ok=True)
+        return target
+
+    def read(self, columns: Sequence[str] | None = None) -> Records:
+        """Return all rows (of the given columns); unreadable files are passed over and named."""
+        if not self.shards.is_dir():
+            raise InputError(f"{self.folder}: holds no results (no folder 'shards' in it)")
+        rows: list[Row] = []
+        skipped: list[str] = []
+        wanted = list(COLUMNS) if columns is None else ["key", *(c for c in columns if c != "key")]
+        for path in sorted(self.shards.iterdir()):
+            if path.name.startswith("."):
+                continue
+            try:
+                rows += _read_shard(path, wanted)
+            except Exception as error:
+                reason = " ".join(str(error).split())[:160]
+                skipped.append(f"{path.name}: {reason or type(error).__name__}")
+        return Records(rows, skipped)
+
+    def keys(self) -> set[str]:
+        """Return the keys of all runs that are there."""
+        if not self.shards.is_dir():
+            return set()
+        return {row["key"] for row in self.read(["key"])}
+
+    def curves(self, keys: Sequence[str]) -> dict[str, list[float]]:
+        """Return the loss curves of the given runs."""
+        wanted = set(keys)
+        found: dict[str, list[float]] = {}
+        for path in sorted(self.shards.iterdir()):
+            with contextlib.suppress(Exception):  # named by `read` already
+                if not path.name.startswith(".") and wanted & {r["key"] for r in _read_shard(path, ["key"])}:
+                    rows = _read_shard(path, ["key", "loss"])
+                    found |= {r["key"]: r["loss"] for r in rows if r["key"] in wanted}
+        return found
+
+    def pack(self) -> int:
+        """Turn JSON shards into Parquet shards; return how many."""
+        packed = 0
+        for path in sorted(self.shards.glob("*.json")):
+            target = self.write(_read_shard(path, list(COLUMNS)))
+            if target != path:
+                path.unlink()
+                packed += 1
+        return packed
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.blake2b(content, digest_size=8).hexdigest()
+
+
+def _parquet_bytes(records: Records) -> bytes:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    sink = pa.BufferOutputStream()
+    pq.write_table(records.table(), sink, compression="zstd", write_page_checksum=True)
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
+
+
+def _json_bytes(rows: Sequence[Row]) -> bytes:
+    return json.dumps({"denseam": 1, "rows": [_plain(row) for row in rows]}).encode()
+
+
+def _read_shard(path: Path, columns: list[str]) -> list[Row]:
+    """Return the rows of a shard, after checking that it is one and that no byte of it has changed."""
+    if path.suffix not in (".parquet", ".json") or path.stem.count("-") != 1:
+        raise ValueError("not a shard of runs")
+    content = path.read_bytes()
+    if _digest(content) != path.stem.split("-")[1]:
+        raise ValueError("damaged: its content is not what was written")
+    if path.suffix == ".json":
+        return [_unplain({c: row[c] for c in columns}) for row in json.loads(content)["rows"]]
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows: list[Row] = pq.ParquetFile(pa.BufferReader(content)).read(columns, use_threads=False).to_pylist()
+    return rows
+
+
+def write_csv(records: Records, file: Any) -> None:
+    """Write the columns that are single values; a number that is infinite is `inf`."""
+    columns = [c for c in COLUMNS if COLUMNS[c] != "l"]
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(["" if row[c] is None else row[c] for c in columns] for row in records)
+
+
+def write_parquet(records: Records, path: str | os.PathLike[str]) -> None:
+    """Write all columns as one Parquet file."""
+    import pyarrow.parquet as pq
+
+    pq.write_table(records.table(), path, compression="zstd", write_page_checksum=True)
+
+
+def _plain(row: Row) -> Row:
+    """Return the row with infinities as text, which JSON can hold."""
+
+    def one(value: Any) -> Any:
+        if isinstance(value, float) and not math.isfinite(value):
+            return repr(value)
+        return [one(v) for v in value] if isinstance(value, list) else value
+
+    return {k: one(v) for k, v in row.items()}
+
+
+def _unplain(row: Row) -> Row:
+    def number(value: Any) -> Any:
+        return float(value) if isinstance(value, str) else value
+
+    kinds = {k: COLUMNS[k] for k in row}
+    return {
+        k: number(v) if kinds[k] == "f" else [number(u) for u in v] if kinds[k] == "l" else v
+        for k, v in row.items()
+    }
+
+
+def _schema() -> Any:
+    import pyarrow as pa
+
+    kinds = {"s": pa.string(), "i": pa.int64(), "f": pa.float64(), "l": pa.list_(pa.float32())}
+    return pa.schema([(name, kinds[kind]) for name, kind in COLUMNS.items()])
+
+
+def as_floats(values: Iterable[float]) -> list[float]:
+    """Return a curve as a plain list."""
+    return [float(v) for v in np.asarray(list(values), np.float32)]

@@ -1,0 +1,204 @@
+import threading
+from dataclasses import replace
+
+import jax
+import numpy as np
+import pytest
+
+import denseam as dam
+from denseam.engine import Interrupted, Listener, Program, _Together, scales_of, train_runs
+from denseam.errors import InputError
+from denseam.runner import run_studies
+from denseam.study import Study
+
+STUDY = Study("relu", "sgd", (16, 24), (0.003, 0.02, 0.1), seeds=2, epochs=3)
+
+
+def outcomes(study, **options):
+    return {o.spec.key: o for chunk in train_runs(study, study.runs(), **options) for o in chunk}
+
+
+def alone(study, spec):
+    """The same run by the plain training loop."""
+    scales = scales_of(study, spec)
+    activation = dam.softmax(spec.values["beta"]) if study.lagrangian.name == "softmax" else study.lagrangian
+    model = dam.DenseAM.create(
+        scales, activation, seed=spec.seed, centred=study.centred, bias_init=study.bias_init
+    )
+    data = study.source().samples(spec.shape, spec.seed, np.float32)
+    v = spec.values
+    if study.optimizer == "sgd":
+        optimizer = dam.sgd(scales, momentum=v["momentum"])
+    else:
+        optimizer = dam.adam(scales, beta1=v["beta1"], beta2=v["beta2"], epsilon=v["epsilon"])
+    return dam.train(model, data, optimizer=optimizer, epochs=study.epochs, noise=v["noise"], seed=spec.seed)
+
+
+CASES = {
+    "relu-sgd": STUDY,
+    "uncentred": replace(STUDY, centred=False, name=""),
+    "normal biases": replace(STUDY, bias_init="normal", name=""),
+    "identity": replace(STUDY, activation="identity", centred=None, name=""),
+    "softmax-adam": replace(
+        STUDY, activation="softmax", optimizer="adam", axes={"beta": (0.5, 2.0)}, centred=None, name=""
+    ),
+    "adam axes": replace(
+        STUDY, optimizer="adam", axes={"beta1": (0.5, 0.9), "epsilon": (1e-8, 1e-2)}, name=""
+    ),
+    "sgd axes": replace(
+        STUDY,
+        axes={"momentum": (0.0, 0.5), "noise": (0.2, 0.5), "eta_b_ratio": (0.0, 2.0), "s2_0": (0.5, 1.0)},
+        scales=(16,),
+        eta0=(0.01,),
+        name="",
+    ),
+    "memories-only": replace(STUDY, regime=dam.MemoriesOnly(10, 30, 7), scales=(20, 40), name=""),
+    "anisotropic": replace(STUDY, data="anisotropic", name=""),
+    "standard": replace(STUDY, optimizer="adam", parameterization="standard", name=""),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_engine_trains_as_the_plain_loop_does(case):
+    study = CASES[case]
+    found = outcomes(study)
+    specs = study.runs()
+    assert set(found) == {s.key for s in specs}
+    for spec in specs[:: max(1, len(specs) // 6)]:
+        run, outcome = alone(study, spec), found[spec.key]
+        assert outcome.status == run.status
+        assert outcome.diverged_at == run.diverged_at
+        assert outcome.initial_mse == pytest.approx(run.initial_mse, rel=1e-5)
+        assert np.allclose(outcome.loss, run.mse.mean(axis=1), rtol=2e-4)
+
+
+def test_both_layouts_give_the_same(monkeypatch):
+    """The layout of a GPU, run on the CPU: models and seeds as one array."""
+    from denseam import engine
+
+    one_by_one = outcomes(STUDY)
+    monkeypatch.setattr(engine, "_OneByOne", _Together)
+    monkeypatch.setattr(Program, "__init__", _as_gpu(Program.__init__))
+    together = outcomes(STUDY)
+    assert set(one_by_one) == set(together)
+    for key, a in one_by_one.items():
+        b = together[key]
+        assert (a.status, a.diverged_at) == (b.status, b.diverged_at)
+        assert np.allclose(a.loss, b.loss, rtol=1e-4)
+        assert a.heldout_mse == pytest.approx(b.heldout_mse, rel=1e-4)
+        assert a.zero_mse == pytest.approx(b.zero_mse, rel=1e-6)
+
+
+def _as_gpu(init):
+    def patched(self, *arguments):
+        init(self, *arguments)
+        self.platform = "gpu"
+
+    return patched
+
+
+def test_a_result_does_not_depend_on_what_else_is_in_the_chunk():
+    whole = outcomes(STUDY)
+    spec = STUDY.runs()[4]
+    single = next(iter(train_runs(STUDY, [spec])))[0]
+    assert np.array_equal(whole[spec.key].loss, single.loss)
+    few = outcomes(STUDY, workers=1)
+    assert all(np.array_equal(whole[k].loss, few[k].loss) for k in whole)
+
+
+def test_short_segments_change_nothing(monkeypatch):
+    from denseam import engine
+
+    whole = outcomes(STUDY)
+    monkeypatch.setattr(engine, "SEGMENT_SECONDS", 1e-9)  # one step at a time
+    cut = outcomes(STUDY)
+    assert all(np.allclose(whole[k].loss, cut[k].loss, rtol=1e-5) for k in whole)
+    assert all(whole[k].heldout_mse == pytest.approx(cut[k].heldout_mse, rel=1e-5) for k in whole)
+
+
+def test_float64_is_float64_and_gpu_precisions_are_refused_on_the_cpu():
+    study = replace(STUDY, precision="float64", eta0=(0.02,))
+    found = outcomes(study)
+    for spec in study.runs()[:2]:  # float64 draws other random numbers, so it is compared with itself
+        scales = scales_of(study, spec)
+        model = dam.DenseAM.create(scales, study.lagrangian, seed=spec.seed, dtype=np.float64)
+        data = study.source().samples(spec.shape, spec.seed, np.float64)
+        run = dam.train(model, data, optimizer=dam.sgd(scales), epochs=3, seed=spec.seed)
+        assert found[spec.key].final_mse == pytest.approx(run.final_mse, rel=1e-10)
+    for precision in ("tf32", "bf16"):
+        with pytest.raises(InputError, match="needs a GPU"):
+            run_studies(replace(STUDY, precision=precision))
+
+
+def test_a_sweep_in_which_everything_diverges_ends():
+    study = replace(STUDY, eta0=(1e5, 1e6))
+    found = outcomes(study)
+    assert {o.status for o in found.values()} == {"diverged"}
+    assert all(np.isinf(o.final_mse) and np.isinf(o.heldout_mse) for o in found.values())
+    records = run_studies(study).records
+    (judged,) = dam.verdict(records)
+    assert judged.status == "INCONCLUSIVE"
+    assert "every run diverged" in judged.reason
+
+
+def test_progress_adds_up_to_all_steps():
+    class Count(Listener):
+        steps = runs = 0
+
+        def advanced(self, steps, spec):
+            self.steps += steps
+
+        def finished(self, outcomes):
+            self.runs += len(outcomes)
+
+    count = Count()
+    outcomes(replace(STUDY, eta0=(0.01, 1e5)), listener=count)
+    assert count.runs == 8
+    assert count.steps == 8 * 3 * 10
+
+
+def test_the_engine_stops_when_asked():
+    stop = threading.Event()
+    stop.set()
+    with pytest.raises(Interrupted):
+        list(train_runs(STUDY, STUDY.runs(), stop=stop))
+
+
+def test_a_chunk_that_does_not_fit_is_halved(monkeypatch):
+    from denseam import engine
+
+    real, calls = engine._train_chunk, []
+
+    def small_memory(program, chunk, listener, stop):
+        calls.append(sum(map(len, chunk)))
+        if calls[-1] > 1:
+            raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: out of memory")
+        return real(program, chunk, listener, stop)
+
+    monkeypatch.setattr(engine, "_train_chunk", small_memory)
+    assert len(outcomes(STUDY)) == 12
+    assert max(calls) > 1
+
+    def no_memory(program, chunk, listener, stop):
+        raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: out of memory")
+
+    monkeypatch.setattr(engine, "_train_chunk", no_memory)
+    with pytest.raises(InputError, match="does not fit"):
+        outcomes(STUDY)
+
+
+def test_data_from_a_file_is_trained_on(tmp_path):
+    rng = np.random.default_rng(0)
+    np.save(tmp_path / "d.npy", rng.standard_normal((50, 10)) @ rng.standard_normal((10, 10)) / 3)
+    study = Study(
+        "relu", "sgd", (20,), (0.01,), dam.MemoriesOnly(10, 30, 7), data=str(tmp_path / "d.npy"), epochs=3
+    )
+    found = outcomes(study)
+    assert {o.status for o in found.values()} == {"finished"}
+    assert all(np.isfinite(o.heldout_mse) for o in found.values())
+    source = study.source()
+    train, held = (
+        np.asarray(f(study.regime.shape(20), 1, np.float64)) for f in (source.samples, source.heldout)
+    )
+    assert (train.shape, held.shape) == ((30, 10), (20, 10))
+    assert not {tuple(r) for r in train.tolist()} & {tuple(r) for r in held.tolist()}

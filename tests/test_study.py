@@ -1,0 +1,149 @@
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import denseam as dam
+from denseam.errors import InputError
+from denseam.study import AXES, Study, from_document, from_file, grid_values, logspace
+
+BASE = Study("relu", "sgd", (16, 32), (0.01, 0.1), seeds=2, epochs=2)
+
+
+def test_runs_are_the_grid_of_scales_axes_and_seeds():
+    study = replace(BASE, axes={"s2_0": (0.5, 1.0, 2.0)})
+    runs = study.runs()
+    assert len(runs) == 2 * 2 * 3 * 2
+    assert len({run.key for run in runs}) == len(runs)
+    assert study.swept == ("eta0", "s2_0")
+    assert runs[0].shape == dam.Shape(16, 32, 80, 8)
+    assert set(runs[0].values) == set(AXES)
+
+
+CHANGES = {
+    "activation": {"activation": "tanh"},
+    "power": {"activation": dam.relu(2)},
+    "optimizer": {"optimizer": "adam"},
+    "regime": {"regime": dam.Proportional(2, 5, 0.2)},
+    "epochs": {"epochs": 3},
+    "noise": {"axes": {"noise": (0.4,)}},
+    "data": {"data": "anisotropic"},
+    "centred": {"centred": False},
+    "bias_init": {"bias_init": "normal"},
+    "parameterization": {"parameterization": "standard"},
+    "precision": {"precision": "float64"},
+    "axis": {"axes": {"s1_0": (0.9,)}},
+    "seeds": {"seeds": (5, 6)},
+    "eta0": {"eta0": (0.02, 0.2)},
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_whatever_changes_a_result_changes_every_key(change):
+    changed = replace(BASE, **CHANGES[change], **({} if change == "centred" else {"centred": None}))
+    assert not {r.key for r in BASE.runs()} & {r.key for r in changed.runs()}
+
+
+def test_names_and_wider_grids_keep_the_keys():
+    wider = replace(BASE, eta0=(0.01, 0.05, 0.1), scales=(16, 32, 64), seeds=3, name="other")
+    assert {r.key for r in BASE.runs()} < {r.key for r in wider.runs()}
+    assert wider.id == BASE.id
+
+
+def test_keys_do_not_depend_on_the_path_of_the_data_but_on_its_content(tmp_path):
+    rng = np.random.default_rng(0)
+    array = rng.standard_normal((60, 8))
+    for name in ("a.npy", "b.npy"):
+        np.save(tmp_path / name, array)
+    np.save(tmp_path / "c.npy", array + 1)
+    regime = dam.MemoriesOnly(8, 40, 10)
+    keys = [
+        {r.key for r in Study("relu", "sgd", (16,), (0.1,), regime, data=str(tmp_path / n)).runs()}
+        for n in ("a.npy", "b.npy", "c.npy")
+    ]
+    assert keys[0] == keys[1]
+    assert not keys[0] & keys[2]
+
+
+def test_grids_are_read_from_text():
+    assert grid_values("eta0", "1e-3:1:4") == pytest.approx((1e-3, 1e-2, 1e-1, 1))
+    assert grid_values("eta0", "0.1, 0.2") == (0.1, 0.2)
+    assert logspace(1e-2, 1, 3) == (0.01, 0.1, 1.0)
+
+
+def test_a_file_holds_common_keys_and_tables(tmp_path):
+    path = tmp_path / "study.toml"
+    path.write_text(
+        'activation = "relu"\noptimizer = "sgd"\nscales = [16, 32]\neta0 = "1e-2:1:3"\nepochs = 2\n'
+        "[axes]\ns2_0 = [0.5, 1.0]\n[[study]]\n[[study]]\nuncentered = true\n"
+    )
+    centred, uncentred = from_file(path, {"seeds": 5})
+    assert (centred.centred, uncentred.centred) == (True, False)
+    assert centred.seeds == (0, 1, 2, 3, 4)
+    assert centred.axes["s2_0"] == (0.5, 1.0)
+    assert uncentred.name == "relu-sgd-uncentred"
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (
+            lambda: Study("gelu", "lion", (32, 16), (), epochs=0, seeds=0, precision="f8", bias_init="one"),
+            ["activation", "optimizer", "scales must rise", "eta0 must not be empty", "epochs", "seeds",
+             "precision", "bias_init"],
+        ),
+        (lambda: replace(BASE, scales=(16, 16)), ["scales must not hold a value twice"]),
+        (lambda: replace(BASE, eta0=(0.2, 0.1)), ["eta0 must rise"]),
+        (lambda: replace(BASE, eta0=(-1.0, 0.1)), ["eta0 must be above 0"]),
+        (lambda: replace(BASE, eta0=(0.1, math.nan)), ["eta0 must"]),
+        (lambda: replace(BASE, regime=dam.Proportional(2, 0.5, 0.1)), ["scale 16: its batch"]),
+        (lambda: replace(BASE, axes={"s3_0": (1.0,)}), ["unknown axis 's3_0' (did you mean"]),
+        (lambda: replace(BASE, axes={"beta1": (0.5,)}), ["axis beta1 belongs to the optimizer 'adam'"]),
+        (lambda: replace(BASE, axes={"beta": (2.0,)}), ["axis beta belongs to the activation 'softmax'"]),
+        (lambda: replace(BASE, axes={"momentum": (1.0,)}), ["momentum must be at least 0 and below 1"]),
+        (lambda: replace(BASE, data="nowhere.npy"), ["data must be 'isotropic'"]),
+        (
+            lambda: from_document({"activation": "relu", "optimizr": "sgd"}),
+            ["did you mean 'optimizer'?", "eta0 is needed"],
+        ),
+        (
+            lambda: from_document(
+                {"activation": "relu", "optimizer": "sgd", "scales": 16, "eta0": 1, "regime": "memories-only"}
+            ),
+            ["features is needed", "samples is needed", "batch is needed"],
+        ),
+        (
+            lambda: from_document(
+                {"activation": "relu", "optimizer": "sgd", "scales": "16.5", "eta0": "x:y:z", "kappa": -1}
+            ),
+            ["scales must be whole", "eta0 must be low:high:count", "kappa"],
+        ),
+        (
+            lambda: from_document(
+                {"activation": "relu", "optimizer": "sgd", "scales": "16", "eta0": "1", "batch": 3}
+            ),
+            ["batch does not belong to the regime 'proportional'"],
+        ),
+        (lambda: logspace(0, 1, 3), ["low and high"]),
+    ],
+)  # fmt: skip
+def test_bad_input_is_named_all_at_once_in_one_line(make, words):
+    with pytest.raises(InputError) as caught:
+        make()
+    assert "\n" not in str(caught.value)
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_more_samples_than_there_are_are_refused(tmp_path):
+    np.save(tmp_path / "d.npy", np.zeros((20, 8)))
+    with pytest.raises(InputError, match=r"has 20 samples, the study asks for 40.*"):
+        Study("relu", "sgd", (16,), (0.1,), dam.MemoriesOnly(8, 40, 10), data=str(tmp_path / "d.npy"))
+    with pytest.raises(InputError, match="has 8 features"):
+        Study("relu", "sgd", (16,), (0.1,), dam.MemoriesOnly(9, 10, 10), data=str(tmp_path / "d.npy"))
+    bad = tmp_path / "bad.toml"
+    bad.write_text("activation = ")
+    for path in (bad, tmp_path / "none.toml"):
+        with pytest.raises(InputError, match=path.name):
+            from_file(path)
