@@ -103,14 +103,13 @@ def prescribe(
     control = standard(activation, optimizer, regime)
     drift = control.predicted_drift()
     size = "N" if rule.regime == "proportional" else "K"
-    print()
     if drift is None:
-        print(
-            "standard parameterization (W ~ N(0, 1/N), one rate): "
-            f"off by powers of {size}: {control.mismatch()}"
-        )
+        finding = f"off by powers of {size}: {control.mismatch()}"
+    elif drift == 0:
+        finding = "the same rule up to constants"
     else:
-        print(f"standard parameterization (W ~ N(0, 1/N), one rate): its best rate moves as {size}^{drift}")
+        finding = f"its best rate moves as {size}^{drift}"
+    print(f"\nstandard parameterization (W ~ N(0, 1/N), one rate): {finding}")
 
 
 # --- sweeps --------------------------------------------------------------------------------------

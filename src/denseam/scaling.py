@@ -31,7 +31,7 @@ RegimeName = Literal["proportional", "memories-only"]
 
 HALF = Fraction(1, 2)
 
-#: The row of the table an activation belongs to: 'elementwise' activations send order-one
+#: The row of the table an activation belongs to. Those called 'elementwise' send order-one
 #: pre-activations to order-one activations; 'softmax' sends them to activations of order 1/K.
 FAMILIES: Mapping[str, str] = {
     "identity": "elementwise",
@@ -512,7 +512,7 @@ class HasFamily(Protocol):
 
     @property
     def family(self) -> str:
-        """The row: 'elementwise' or 'softmax'."""
+        """Either 'elementwise' or 'softmax'."""
         ...
 
 
@@ -552,6 +552,9 @@ def prescription(
 ) -> Parameterization:
     """Return the row of the paper's Table 1 for an activation, an optimizer and a regime.
 
+    Softmax with SGD has no prescription: the scales of the paper's experiments are returned with
+    ``prescribed`` False, and an `UnprescribedWarning` says so.
+
     Parameters
     ----------
     activation
@@ -560,9 +563,6 @@ def prescription(
         'sgd' or 'adam' (which is also AdamW's).
     regime
         'proportional' or 'memories-only', or one of the regime objects.
-
-    Softmax with SGD has no prescription: the scales of the paper's experiments are returned with
-    ``prescribed`` False, and an `UnprescribedWarning` says so.
     """
     row = _row(*_resolve(activation, optimizer, regime))
     if not row.prescribed:
@@ -581,7 +581,8 @@ def standard(
     """Return what a plain layer does: W ~ N(0, 1/N), no multipliers, one constant learning rate.
 
     The control. For elementwise activations in proportion it is the prescription up to constants
-    under SGD, and drifts as N^-1/2 under Adam; elsewhere its s2 is off (see `mismatch`).
+    under SGD, and drifts as N^-1/2 under Adam. Softmax with memories only agrees as well, since nothing
+    prescribed there grows with K. Elsewhere its s2 is off (see `mismatch`).
     """
     family, optimizer, regime = _resolve(activation, optimizer, regime)
     return Parameterization(

@@ -53,8 +53,9 @@ def plain_log_ticks(axis: Any) -> None:
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     low, high = axis.get_view_interval()
-    narrow = high / low < 30
-    axis.set_major_locator(LogLocator(subs=(1, 2, 3, 5) if narrow else (1,)))
+    ratio = high / low
+    subs = (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8) if ratio < 6 else (1, 2, 3, 5) if ratio < 30 else (1,)
+    axis.set_major_locator(LogLocator(subs=subs))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.set_minor_formatter(NullFormatter())
 
