@@ -158,7 +158,7 @@ def _torch_loop(gpu: bool) -> Callable[[int, str], float]:
     if device == "cuda":
         torch.backends.cuda.matmul.allow_tf32 = True
 
-    class Memory(torch.nn.Module):
+    class Memory(torch.nn.Module):  # type: ignore[misc, unused-ignore]  # untyped where torch is not there
         def __init__(self, K: int, N: int) -> None:
             super().__init__()
             self.W = torch.nn.Parameter(torch.randn(K, N))
