@@ -11,27 +11,20 @@ from typing import Any
 import numpy as np
 
 from denseam.errors import InputError
+from denseam.files import write_whole
 
 _KEY = "denseam"
 _FORMAT = 1
 
 
 def write(path: str | os.PathLike[str], tensors: Mapping[str, np.ndarray[Any, Any]], document: Any) -> Path:
-    """Write tensors and document: to a temporary name, synced, renamed, so never half a file."""
+    """Write tensors and document, never half of them."""
     from safetensors.numpy import save
 
     target = Path(path)
     metadata = {_KEY: json.dumps({"format": _FORMAT, **document})}
     blob = save({k: np.array(v, order="C") for k, v in tensors.items()}, metadata=metadata)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "wb") as file:
-            file.write(blob)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-    finally:
-        temporary.unlink(missing_ok=True)
+    write_whole(target, blob)
     return target
 
 

@@ -424,7 +424,8 @@ def main(arguments: list[str] | None = None) -> int:
     except (KeyboardInterrupt, typer.Abort, _Stopped) as error:
         return _fail(str(error) or "interrupted", INTERRUPTED)
     except OSError as error:
-        return _fail(str(error), IO_ERROR)
+        where = f" ({error.filename})" if error.filename else ""
+        return _fail(f"{error.strerror or error}{where}; what was written before is intact", IO_ERROR)
     except Exception as error:
         # Usage errors come from click, or from the copy of it inside newer versions of Typer.
         if hasattr(error, "format_message"):

@@ -130,4 +130,6 @@ class Progress(SweepListener):
                     f"{loss:.4g}" if known else "",
                 )
             bar = ProgressBar(total=self._cost or 1, completed=self._done_cost, width=40)
-            return Group(table, bar, Text(self._status()), Text(self._note, style="dim"))
+            line = Table.grid(padding=(0, 2, 0, 0))
+            line.add_row(bar, Text(self._status()))
+            return Group(table, line, Text(self._note, style="dim"))

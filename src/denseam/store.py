@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 
 from denseam.errors import InputError
+from denseam.files import write_whole
 from denseam.schema import COLUMNS
 
 Row = dict[str, Any]
@@ -93,15 +94,7 @@ class Store:
         parquet = importlib.util.find_spec("pyarrow") is not None
         content = _parquet_bytes(Records(rows)) if parquet else _json_bytes(rows)
         target = self.shards / f"{asked}-{_digest(content)}.{'parquet' if parquet else 'json'}"
-        temporary = self.shards / f".{target.name}.{os.getpid()}.tmp"
-        try:
-            with open(temporary, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, target)
-        finally:
-            temporary.unlink(missing_ok=True)
+        write_whole(target, content)
         return target
 
     def read(self, columns: Sequence[str] | None = None) -> Records:
