@@ -164,6 +164,13 @@ def test_the_engine_stops_when_asked():
         list(train_runs(STUDY, STUDY.runs(), stop=stop))
 
 
+def test_an_event_to_stop_by_serves_several_studies():
+    stop = threading.Event()
+    both = [STUDY, replace(STUDY, centred=False, name="")]
+    assert len(run_studies(both, stop=stop).records) == 24
+    assert not stop.is_set()
+
+
 def test_a_chunk_that_does_not_fit_is_halved(monkeypatch):
     from denseam import engine
 

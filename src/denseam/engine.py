@@ -91,6 +91,17 @@ class Interrupted(Exception):
     """The engine was asked to stop."""
 
 
+class _Stop(threading.Event):
+    """Set when this call ends, or when the caller's own event is; that one is never touched."""
+
+    def __init__(self, asked: threading.Event | None) -> None:
+        super().__init__()
+        self._asked = asked
+
+    def is_set(self) -> bool:
+        return super().is_set() or (self._asked is not None and self._asked.is_set())
+
+
 def train_runs(
     study: Study,
     specs: Sequence[RunSpec],
@@ -115,7 +126,7 @@ def train_runs(
     workers
         Threads on the CPU; by default one for each core.
     """
-    listener, stop = listener or Listener(), stop or threading.Event()
+    listener, stop = listener or Listener(), _Stop(stop)
     devices = list(devices or jax.devices())
     gpu = devices[0].platform != "cpu"
     check_precision(study, devices[0].platform)
