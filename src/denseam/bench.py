@@ -94,10 +94,10 @@ def _knb(N: int) -> tuple[int, int, int]:
 
 
 def _epochs(N: int, gpu: bool, work: float) -> int:
-    """Return enough epochs for about so many seconds of work."""
+    """Return enough epochs for about so many seconds of work, and no fewer than a sweep has."""
     seconds = MODELS * 10 * math.prod(_knb(N)) / (2e14 if gpu else 1.2e11) + (4e-5 if gpu else 1e-5)
     doublings = round(math.log2(max(1.0, work / (10 * seconds))))
-    return int(max(2, 2**doublings))
+    return int(max(64, 2**doublings))
 
 
 def _engine(

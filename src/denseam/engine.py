@@ -20,7 +20,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -132,7 +132,7 @@ def train_runs(
     check_precision(study, devices[0].platform)
     threads = len(devices) if gpu else (workers or cores())
     places = {i: devices[i % len(devices)] for i in range(threads)}
-    programs = _Programs(study, "gpu" if gpu else "cpu", listener)
+    programs = _Programs(study, "gpu" if gpu else "cpu", listener, threads)
     chunks = [
         chunk
         for shape in dict.fromkeys(spec.shape for spec in specs)
@@ -268,22 +268,45 @@ _COMPILING = threading.Lock()
 class _Programs:
     """The program of each shape, made when it is first needed."""
 
-    def __init__(self, study: Study, platform: str, listener: Listener) -> None:
-        self._study, self._platform, self._listener = study, platform, listener
+    def __init__(self, study: Study, platform: str, listener: Listener, threads: int) -> None:
+        self._study, self._platform, self._listener, self._threads = study, platform, listener, threads
         self._made: dict[Shape, Program] = {}
         self._lock = threading.Lock()
 
     def of(self, shape: Shape) -> Program:
         with self._lock:
             if shape not in self._made:
-                self._made[shape] = Program(self._study, shape, self._platform, self._listener)
+                self._made[shape] = Program(self._study, shape, self._platform, self._listener, self._threads)
             return self._made[shape]
+
+
+class _Recent:
+    """The last few segments that were asked for.
+
+    Workers on one seed go through the same segments at about the same time, and drawing one costs up to
+    a tenth of training on it.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most, self._lock = most, threading.Lock()
+        self._held: dict[Any, Any] = {}
+
+    def get(self, asked: Any, draw: Callable[[], Any]) -> Any:
+        with self._lock:
+            held = self._held.pop(asked, None)
+            # Drawing is only started here, not waited for.
+            self._held[asked] = draw() if held is None else held
+            while len(self._held) > self._most:
+                del self._held[next(iter(self._held))]
+            return self._held[asked]
 
 
 class Program:
     """The compiled functions of one shape, and the sizes that go with them."""
 
-    def __init__(self, study: Study, shape: Shape, platform: str, listener: Listener) -> None:
+    def __init__(
+        self, study: Study, shape: Shape, platform: str, listener: Listener, threads: int = 1
+    ) -> None:
         assert shape.P is not None
         assert shape.B is not None
         self.study, self.shape, self.platform = study, shape, platform
@@ -292,6 +315,7 @@ class Program:
         self.steps = study.epochs * self.steps_per_epoch
         self.dtype = jnp.float64 if study.precision == "float64" else jnp.float32
         self.flops = 10.0 * shape.K * shape.N * self.B  # the floor of one step: five products
+        self.segments = _Recent(2 * threads)  # for each worker one in use, one being drawn
         self._listener = listener
 
     def compiled(self, name: str, *arguments: Any, **static: Any) -> Any:
@@ -492,9 +516,21 @@ class _Layout:
         self.program, self.chunk, self.groups, self.built = program, chunk, groups, built
         self.listener, self.stop = listener, stop
         self.T = program.segment_steps(len(chunk[0]), len(chunk))
+        self.place = "" if program.platform == "cpu" else str(groups[0].data.devices())
 
     def _segment(self, first: int) -> Columns:
-        """Return the batches of the training steps from `first` on."""
+        """Return the batches of the training steps from `first` on; have the next ones drawn meanwhile."""
+        drawn = self._drawn(first)
+        if first + self.T < self.program.steps:
+            self._drawn(first + self.T)
+        return drawn
+
+    def _drawn(self, first: int) -> Columns:
+        asked = (tuple((g.seed, float(g.noise)) for g in self.groups), first, self.T, self.place)
+        segment: Columns = self.program.segments.get(asked, lambda: self._draw_segment(first))
+        return segment
+
+    def _draw_segment(self, first: int) -> Columns:
         p, n = self.program, self.program.steps_per_epoch
         epochs = range(first // n, (first + self.T - 1) // n + 1)
         orders = [
@@ -513,11 +549,11 @@ class _Layout:
         errors: list[list[Any]] = [[] for _ in models]
         squares = []
         for first in starts:
-            segment = self._segment(first)
             keep = max(0, first_of_last - first)  # a segment may hold earlier epochs too
+            segment = Columns(*(V[..., keep:, :, :] for V in self._drawn(first)))
             for i, model in enumerate(models):
-                errors[i].append(np.asarray(p.call("evaluate", model, segment))[..., keep:])
-            squares.append(np.mean(np.asarray(segment.Y) ** 2, axis=(-1, -2))[..., keep:])
+                errors[i].append(np.asarray(p.call("evaluate", model, segment)))
+            squares.append(np.asarray(_mean_square(segment.Y)))
         zero = np.atleast_1d(np.mean(np.concatenate(squares, axis=-1), axis=-1))
         return [np.mean(np.concatenate(e, axis=-1), axis=-1) for e in errors], zero
 
@@ -595,6 +631,16 @@ class _OneByOne(_Layout):
         seconds = np.zeros(len(specs))
         dead = [False] * len(specs)
         step: Any = None
+        clock = time.perf_counter()
+
+        def collect(first: int, i: int, error: Array) -> None:
+            nonlocal clock
+            errors[i, first : first + self.T] = error
+            seconds[i] += time.perf_counter() - clock
+            clock = time.perf_counter()
+            dead[i] = not np.isfinite(errors[i, first + self.T - 1])
+            self.listener.advanced(p.steps - first if dead[i] else self.T, specs[i])
+
         for first in range(0, p.steps, self.T):
             if all(dead):
                 break
@@ -602,19 +648,20 @@ class _OneByOne(_Layout):
             if step is None:  # looked up once: the look-up costs as much as a small segment
                 like = (parameters[0], states[0], frames[0], built[0][1], segment)
                 step = p.compiled("advance", *like, joined=True)
+            waiting: list[tuple[int, Array]] = []
             for i, (_, optimizer) in enumerate(built):
                 if self.stop.is_set():
                     raise Interrupted
                 if dead[i]:
                     continue
-                began = time.perf_counter()
                 parameters[i], states[i], error = step(
                     parameters[i], states[i], frames[i], optimizer, segment
                 )
-                errors[i, first : first + self.T] = error
-                seconds[i] += time.perf_counter() - began
-                dead[i] = not np.isfinite(errors[i, first + self.T - 1])
-                self.listener.advanced(p.steps - first if dead[i] else self.T, specs[i])
+                waiting.append((i, error))
+                if len(waiting) > 1:
+                    collect(first, *waiting.pop(0))
+            for i, error in waiting:
+                collect(first, i, error)
         initial, zero = self._before([model for model, _ in built])
         batches = self._heldout()
         outcomes = []
@@ -639,20 +686,30 @@ class _Together(_Layout):
         start = jax.tree.map(jnp.copy, models)  # `advance` reuses the memory of what it is given
         errors = np.full((*shape, p.steps), np.inf)
         parameters, frame = models.parameters, models.without_parameters()
+        step: Any = None
+        waiting: tuple[int, Array] | None = None
+
+        def collect(first: int, error: Array) -> bool:
+            errors[:, :, first : first + self.T] = error
+            alive = bool(np.isfinite(errors[:, :, first + self.T - 1]).any())
+            for spec in itertools.chain.from_iterable(self.chunk):
+                self.listener.advanced(self.T if alive else p.steps - first, spec)
+            return alive
+
         for first in range(0, p.steps, self.T):
             if self.stop.is_set():
                 raise Interrupted
             segment = self._segment(first)
-            parameters, states, error = p.call(
-                "advance", parameters, states, frame, optimizers, segment, joined=False
-            )
-            errors[:, :, first : first + self.T] = error
-            alive = bool(np.isfinite(errors[:, :, first + self.T - 1]).any())
-            for group in self.chunk:
-                for spec in group:
-                    self.listener.advanced(self.T if alive else p.steps - first, spec)
-            if not alive:
+            if step is None:
+                step = p.compiled("advance", parameters, states, frame, optimizers, segment, joined=False)
+            parameters, states, error = step(parameters, states, frame, optimizers, segment)
+            # The errors of the segment before, so that the device never waits for the host.
+            if waiting is not None and not collect(*waiting):
+                waiting = None
                 break
+            waiting = first, error
+        if waiting is not None:
+            collect(*waiting)
         (initial,), zero = self._before([start])
         batches = self._heldout()
         heldout = (
@@ -668,6 +725,11 @@ class _Together(_Layout):
             for g, group in enumerate(self.chunk)
             for m, spec in enumerate(group)
         ]
+
+
+@jax.jit
+def _mean_square(batches: Array) -> Array:
+    return jnp.mean(batches * batches, axis=(-1, -2))
 
 
 def _mean(errors: Array) -> float:
