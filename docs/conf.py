@@ -15,6 +15,22 @@ author = "The denseam developers"
 copyright = "The denseam developers"
 release = version = _version["__version__"]
 
+
+def _write_tables() -> None:
+    """Write the tables that are data of the library, so that they cannot differ from it."""
+    from denseam.quantities import QUANTITIES
+
+    lines = ["| name | group | symbol | what it is | only for |", "|---|---|---|---|---|"]
+    for name, q in QUANTITIES.items():
+        cells = (f"`{name}`", q.group, q.symbol, q.meaning, q.needs)
+        lines.append("| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |")
+    folder = Path(__file__).parent / "_generated"
+    folder.mkdir(exist_ok=True)
+    (folder / "quantities.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+_write_tables()
+
 extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
@@ -23,7 +39,7 @@ extensions = [
     "sphinx_copybutton",
 ]
 source_suffix = {".md": "markdown"}
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "_generated"]
 
 myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3

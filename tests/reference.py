@@ -165,3 +165,47 @@ def train(model: Model, optimizer: Sgd | Adam, batches: list[tuple[np.ndarray, n
         curve.append(2 * model.loss(X, Y) / X.shape[0])
         model = optimizer.step(model, model.gradient(X, Y))
     return model, np.array(curve)
+
+
+def one_step_terms(
+    model: Model, X: np.ndarray, Y: np.ndarray, dW: np.ndarray, db: np.ndarray, dc: np.ndarray, eta_W: float
+) -> dict[str, np.ndarray]:
+    """All first-order terms of ΔZ and ΔF for the updates dW, db, dc, column by column.
+
+    dZ1 … dF22 split SGD's own update −η_W ∇_W by where the gradient comes from (eqs. dW1-dW2, dZ-expanded,
+    dF-4-terms, with W̃ = CW, S → Cσ, and the Jacobian as a matrix); the others take any update.
+    """
+    B, C, K = X.shape[1], model.C, len(model.b)
+    Wt = C @ model.W
+    G = np.tanh(X)
+    Z = np.stack([model.z(X[:, m]) for m in range(B)], axis=1)
+    raw = np.stack([sigma(model.activation, Z[:, m], model.p, model.beta) for m in range(B)], axis=1)
+    J = [jacobian(model.activation, Z[:, m], model.p, model.beta) for m in range(B)]
+    F = np.stack([model.f(X[:, m]) for m in range(B)], axis=1)
+    R, S, s1, s2 = F - Y, C @ raw, model.s1, model.s2
+    A = np.stack([C @ J[m] @ Wt @ R[:, m] for m in range(B)], axis=1)
+
+    def inner(dZ: np.ndarray) -> np.ndarray:
+        return np.stack([s2 * Wt.T @ J[m] @ dZ[:, m] for m in range(B)], axis=1)
+
+    dW1, dW2 = -eta_W * s2 / B * S @ R.T, -eta_W * s1 * s2 / B * A @ G.T
+    dZ1, dZ2 = s1 * C @ dW1 @ G, s1 * C @ dW2 @ G
+    dZ_b = np.outer(C @ (model.s_b * db), np.ones(B))
+    mean = np.ones((K, K)) / K
+    return {
+        "Z": Z, "F": F, "R": R, "raw": raw, "S": S, "grad_W": model.gradient(X, Y)[0],
+        "dW": dW, "dW1": dW1, "dW2": dW2, "dZ1": dZ1, "dZ2": dZ2,
+        "dF11": s2 * dW1.T @ S, "dF12": s2 * dW2.T @ S, "dF21": inner(dZ1), "dF22": inner(dZ2),
+        "dZ_W": s1 * C @ dW @ G, "dF_outer": s2 * dW.T @ S, "dF_inner": inner(s1 * C @ dW @ G),
+        "dZ_b": dZ_b, "dF_b": inner(dZ_b), "dF_c": np.outer(model.s_c * dc, np.ones(B)),
+        "U_mean": dW.mean(axis=0), "U_centred": dW - dW.mean(axis=0),
+        # U = CU + 1Ūᵀ (eq. adam-U-decomp); what the model sees of each part
+        "dF_outer_bulk": s2 * (dW - mean @ dW).T @ S, "dF_outer_spike": s2 * (mean @ dW).T @ S,
+        "dF_inner_bulk": inner(s1 * C @ (dW - mean @ dW) @ G), "dF_inner_spike": inner(s1 * C @ mean @ dW @ G),
+    }  # fmt: skip
+
+
+def spectrum(S: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Eigenvalues of SᵀS/K, largest first, and the squared overlap of the first vector with 1/√B."""
+    values, vectors = np.linalg.eigh(S.T @ S / len(S))
+    return values[::-1], np.mean(vectors[:, -1]) ** 2 * len(vectors)

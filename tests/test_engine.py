@@ -209,3 +209,71 @@ def test_data_from_a_file_is_trained_on(tmp_path):
     )
     assert (train.shape, held.shape) == ((30, 10), (20, 10))
     assert not {tuple(r) for r in train.tolist()} & {tuple(r) for r in held.tolist()}
+
+
+PROBED = {
+    "relu-sgd": replace(STUDY, probes=("all",), probe_steps=(0, 1, 7, 29), name=""),
+    "softmax-adam": replace(CASES["softmax-adam"], probes=("all",), probe_steps=(0, 5), name=""),
+}
+
+
+@pytest.mark.parametrize("case", PROBED)
+def test_probes_see_each_step_and_leave_training_alone(case):
+    """The k-th measurement is that of the plain loop, stopped there; the losses do not change."""
+    import jax.numpy as jnp
+
+    from denseam.engine import build
+    from denseam.probes import measure
+    from denseam.training import Columns, draw_batches, noisy_batch, step
+
+    study = PROBED[case]
+    plain, found = outcomes(replace(study, probes=(), probe_steps=None)), outcomes(study)
+    unprobed = {(o.spec.scale, o.spec.seed, *o.spec.values.values()): o for o in plain.values()}
+    for spec in study.runs()[::5]:
+        outcome = found[spec.key]
+        np.testing.assert_allclose(
+            outcome.loss, unprobed[(spec.scale, spec.seed, *spec.values.values())].loss, rtol=1e-4
+        )
+        assert outcome.probe_steps == study.probe_steps
+        assert tuple(outcome.probes) == study.probes
+        model, optimizer = build(study, spec, None, jnp.float32)
+        state = optimizer.init(model.parameters)
+        P, B = spec.shape.P, spec.shape.B
+        data = study.source().samples(spec.shape, spec.seed, np.float32)
+        taken = 0
+        for t in range(max(study.probe_steps) + 1):
+            epoch, within = divmod(t, P // B)
+            batches = draw_batches(spec.seed, epoch, P, B)
+            X, Y = noisy_batch(data, batches.samples[within], batches.noise[within], spec.values["noise"])
+            if t in study.probe_steps:
+                batch = Columns(model.drive(X).T, Y.T)
+                here = np.asarray(measure(model, optimizer, state, batch, study.probes))
+                there = np.array([outcome.probes[n][taken] for n in study.probes])
+                loose = [n in ("dF_remainder", "dF_outer_spike", "dF_inner_spike") for n in study.probes]
+                ok = np.isclose(there, here, rtol=5e-3, atol=1e-6) | (np.array(loose) & (there < 1e-3))
+                assert ok.all(), [
+                    (n, a, b) for n, a, b, k in zip(study.probes, here, there, ok, strict=True) if not k
+                ]
+                taken += 1
+            model, state, _ = step(model, optimizer, state, X, Y)
+
+
+def test_probes_are_the_same_in_both_layouts(monkeypatch):
+    from denseam import engine
+
+    study = PROBED["relu-sgd"]
+    one_by_one = outcomes(study)
+    monkeypatch.setattr(engine, "_OneByOne", _Together)
+    monkeypatch.setattr(Program, "__init__", _as_gpu(Program.__init__))
+    for key, b in outcomes(study).items():
+        for name, values in one_by_one[key].probes.items():
+            if name != "dF_remainder":
+                np.testing.assert_allclose(b.probes[name], values, rtol=5e-3, atol=1e-6, err_msg=name)
+
+
+def test_probes_of_a_run_that_diverges_end_where_it_does():
+    study = replace(STUDY, eta0=(50.0,), scales=(16,), probes=("F", "dW"), probe_steps=(0, 1, 29), name="")
+    for outcome in outcomes(study).values():
+        assert outcome.status == "diverged"
+        assert np.isfinite(outcome.probes["F"][0])
+        assert not np.isfinite(outcome.probes["F"][-1])

@@ -211,3 +211,36 @@ def test_the_library_example_of_the_readme_in_short(tmp_path):
     records = dam.sweep(study, out=tmp_path)
     (judged,) = dam.verdict(records)
     assert judged.status in ("TRANSFERS", "DRIFTS", "FAILS", "INCONCLUSIVE")
+
+
+def test_probes_survive_the_disk_and_older_shards_can_be_read(tmp_path):
+    import pyarrow.parquet as pq
+
+    study = Study(
+        "softmax",
+        "adam",
+        (16,),
+        (0.01,),
+        seeds=1,
+        epochs=2,
+        probes=("K_eff", "lambda_max"),
+        probe_steps=(0, 9),
+    )
+    (row,) = dam.sweep(study, tmp_path / "new")
+    assert row["probe_steps"] == [0, 9]
+    assert len(row["probe_K_eff"]) == 2
+    assert 1 < row["probe_K_eff"][0] <= 32
+    assert row["probe_dZ1"] is None
+    (shard,) = (tmp_path / "new" / "shards").iterdir()
+    table = pq.read_table(shard)
+    old = table.drop_columns([c for c in table.column_names if c.startswith("probe")])
+    from denseam.store import _digest
+
+    (tmp_path / "old" / "shards").mkdir(parents=True)
+    pq.write_table(old, tmp_path / "old" / "old.parquet")
+    content = (tmp_path / "old" / "old.parquet").read_bytes()
+    (tmp_path / "old" / "shards" / f"{'0' * 16}-{_digest(content)}.parquet").write_bytes(content)
+    records = Store(tmp_path / "old").read()
+    assert not records.skipped
+    assert records[0]["probe_K_eff"] is None
+    assert records[0]["final_mse"] == row["final_mse"]

@@ -147,3 +147,40 @@ def test_more_samples_than_there_are_are_refused(tmp_path):
     for path in (bad, tmp_path / "none.toml"):
         with pytest.raises(InputError, match=path.name):
             from_file(path)
+
+
+def test_probes_are_resolved_checked_and_part_of_the_keys_only_where_asked_for():
+    base = Study("relu", "sgd", (16, 32), (0.01,), seeds=1, epochs=16)
+    probed = replace(base, probes=("spectra", "dZ1"))
+    assert "lambda_max" in probed.probes
+    assert "dZ1" in probed.probes
+    assert probed.steps_to_probe(probed.regime.shape(16)) == (0, 128)
+    assert base.steps_to_probe(base.regime.shape(16)) == ()
+    assert {s.key for s in base.runs()}.isdisjoint(s.key for s in probed.runs())
+    for change, words in (
+        ({"probes": ("K_eff",)}, "probe K_eff .*needs the activation 'softmax'"),
+        ({"probes": ("everything",)}, "probes must be 'all'"),
+        ({"probe_steps": (0, 1)}, "say what to measure"),
+        ({"probes": ("Z",), "probe_steps": (3, 1)}, "probe_steps must rise"),
+        ({"probes": ("Z",), "probe_steps": (0, 160)}, "probe_steps must be at most 159"),
+        ({"probes": ("dF11",), "axes": {"momentum": (0.5,)}}, "without momentum"),
+    ):
+        with pytest.raises(InputError, match=words):
+            replace(base, **change)
+
+
+def test_a_parameterization_of_ones_own():
+    base = Study("relu", "adam", (16, 32), (0.01,), seeds=1)
+    text = replace(base, parameterization="s2=K^-1, eta_W=N^1/2", name="")
+    rule = text.rule()
+    assert (str(rule.s1), str(rule.s2), str(rule.eta_W)) == ("N^-1/2", "K^-1", "N^1/2")
+    assert not rule.prescribed
+    assert text.name == "relu-adam-s2=K^-1, eta_W=N^1/2"
+    as_object = replace(base, parameterization=rule, name="")
+    assert [s.key for s in as_object.runs()] == [s.key for s in text.runs()]
+    assert {s.key for s in base.runs()}.isdisjoint(s.key for s in text.runs())
+    with pytest.raises(InputError, match="parameterization is for elementwise, adam"):
+        replace(base, optimizer="sgd", parameterization=rule)
+    for wrong in ("s3=K", "s2", "s2=M^2", "mup"):
+        with pytest.raises(InputError, match=r"parameterization must be|must be a product of powers"):
+            replace(base, parameterization=wrong)

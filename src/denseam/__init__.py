@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from denseam._version import __version__
 
 if TYPE_CHECKING:
-    from denseam import data, testing
+    from denseam import data, quantities, testing, theory
     from denseam.errors import InputError, UnboundedEnergyWarning, UnprescribedWarning
     from denseam.judgement import Verdict, horizon, verdict
     from denseam.lagrangians import Elementwise, Lagrangian, identity, register, relu, softmax, tanh
@@ -34,7 +34,9 @@ if TYPE_CHECKING:
 
 _HOME = {
     "data": "data",
+    "quantities": "quantities",
     "testing": "testing",
+    "theory": "theory",
     "InputError": "errors",
     "UnboundedEnergyWarning": "errors",
     "UnprescribedWarning": "errors",
@@ -73,7 +75,7 @@ _HOME = {
     "verdict": "judgement",
 }
 
-_MODULES = {"data", "testing"}
+_MODULES = {"data", "quantities", "testing", "theory"}
 
 __all__ = [  # noqa: RUF022  # in the order of use
     "__version__",
@@ -84,7 +86,7 @@ __all__ = [  # noqa: RUF022  # in the order of use
     "Optimizer", "sgd", "adam", "adamw", "scaled", "effective_learning_rates",
     "Run", "train",
     "Study", "logspace", "sweep", "Records", "Store", "Verdict", "verdict", "horizon",
-    "InputError", "UnprescribedWarning", "UnboundedEnergyWarning", "testing",
+    "InputError", "UnprescribedWarning", "UnboundedEnergyWarning", "quantities", "testing", "theory",
 ]  # fmt: skip
 
 

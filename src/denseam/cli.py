@@ -112,6 +112,28 @@ def prescribe(
     print(f"\nstandard parameterization (W ~ N(0, 1/N), one rate): {finding}")
 
 
+@app.command()
+def theory(
+    kappa: Annotated[float, typer.Option(help="K/N.")],
+    rho_b: Annotated[float, typer.Option(help="B/N.")],
+    noise: Annotated[
+        float | None, typer.Option(help="Noise of the data: adds the sizes with the true residual.")
+    ] = None,
+    eta0: Annotated[float, typer.Option(help="Learning rate, with --noise.")] = 1.0,
+    s1_0: Annotated[float, typer.Option(help="Inner constant, with --noise.")] = 1.0,
+    s2_0: Annotated[float, typer.Option(help="Outer constant, with --noise.")] = 1.0,
+    json_: Json = False,
+) -> None:
+    """Print how large the terms of the first SGD step are, from random-matrix theory."""
+    from denseam.theory import explain, report
+
+    constants = {"eta0": eta0, "s1_0": s1_0, "s2_0": s2_0}
+    if json_:
+        _print_json(report(kappa, rho_b, noise, **constants))
+    else:
+        print(explain(kappa, rho_b, noise, **constants))
+
+
 # --- sweeps --------------------------------------------------------------------------------------
 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing about progress.")]
@@ -137,8 +159,12 @@ def sweep(
     noise: Annotated[float | None, typer.Option(help="Standard deviation of the noise (0.5).")] = None,
     uncentered: Annotated[bool | None, typer.Option("--uncentered", help="Do not centre.")] = None,
     bias_init: Annotated[str | None, typer.Option(help="zero (default) or normal.")] = None,
-    parameterization: Annotated[str | None, typer.Option(help="prescription (default) or standard.")] = None,
+    parameterization: Annotated[
+        str | None, typer.Option(help="prescription (default), standard, or changes as in s2=K^-1.")
+    ] = None,
     data: Annotated[str | None, typer.Option(help="isotropic (default), anisotropic or a .npy file.")] = None,
+    probes: Annotated[str | None, typer.Option(help="What to measure: all, or as in updates,K_eff.")] = None,
+    probe_steps: Annotated[str | None, typer.Option(help="When, as in 0,1,2,4 (log-spaced).")] = None,
     precision: Annotated[str | None, typer.Option(help="float32 (default), float64, tf32, bf16.")] = None,
     axis: Annotated[list[str] | None, typer.Option(help="Another axis, as in s2_0=0.5:2:5.")] = None,
     name: Annotated[str | None, typer.Option(help="What the study is called.")] = None,
@@ -154,14 +180,14 @@ def sweep(
         "eta0": eta0, "seeds": seeds, "epochs": epochs, "kappa": kappa, "rho": rho, "beta": beta,
         "features": features, "samples": samples, "batch": batch, "noise": noise, "uncentered": uncentered,
         "bias_init": bias_init, "parameterization": parameterization, "data": data, "precision": precision,
-        "name": name, "axes": _axes(axis),
+        "name": name, "axes": _axes(axis), "probes": probes, "probe_steps": probe_steps,
     }  # fmt: skip
     studies, folder = together(
         lambda: asked.from_file(study_file, given) if study_file else [asked.from_document(given)],
         lambda: out if out is not None else _needed("out is needed: a folder for the results"),
     )
     for one in studies:
-        if not one.rule().prescribed and one.parameterization == "prescription":
+        if not one.rule().prescribed and one.rule().name == "prescription":
             print(f"warning: {one.name}: softmax with SGD has no prescription", file=sys.stderr)
     summary = _run(studies, folder, quiet)
     if json_:

@@ -20,7 +20,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -32,6 +32,7 @@ from denseam.errors import InputError
 from denseam.lagrangians import Elementwise, Softmax
 from denseam.model import DenseAM, Parameters
 from denseam.optimizers import Optimizer, adam, sgd
+from denseam.probes import measure
 from denseam.scaling import Scales, Shape
 from denseam.streams import stream
 from denseam.study import RunSpec, Study
@@ -72,6 +73,8 @@ class Outcome:
     loss: Float[np.ndarray, " epochs"]
     seconds: float
     device: str
+    probe_steps: tuple[int, ...] = ()
+    probes: Mapping[str, Float[np.ndarray, " probe_steps"]] = dataclasses.field(default_factory=dict)
 
 
 class Listener:
@@ -231,22 +234,32 @@ def advance(
     frame: DenseAM,
     optimizer: Optimizer,
     segment: Columns,
+    due: Array | None = None,
     *,
     joined: bool,
-) -> tuple[Parameters, Any, Array]:
-    """Take a step on every batch; return parameters, state and the MSE before each step.
+    probes: tuple[str, ...] = (),
+) -> tuple[Parameters, Any, Array, Array | None]:
+    """Take a step on every batch; return parameters, state, the MSE before each step, and the probes.
 
-    `frame` is the model without its parameters: what does not change in training.
+    `frame` is the model without its parameters: what does not change in training. `due` says at which
+    steps the probes are measured; at the others their values are NaN, and cost nothing.
     """
 
-    def one(carry: tuple[Parameters, Any], batch: Columns) -> tuple[tuple[Parameters, Any], Array]:
-        parameters, state = carry
+    def one(carry: tuple[Parameters, Any], now: tuple[Columns, Array | None]) -> Any:
+        (parameters, state), (batch, is_due) = carry, now
         model = frame.with_parameters(parameters)
-        new, state, error = step_on_columns(model, optimizer, state, batch, joined=joined)
-        return (new.parameters, state), error
+        new, after, error = step_on_columns(model, optimizer, state, batch, joined=joined)
+        measured = None
+        if probes:
+            measured = jax.lax.cond(
+                is_due,
+                lambda: measure(model, optimizer, state, batch, probes),
+                lambda: jnp.full(len(probes), jnp.nan, model.W.dtype),
+            )
+        return (new.parameters, after), (error, measured)
 
-    (parameters, state), errors = jax.lax.scan(one, (parameters, state), segment)
-    return parameters, state, errors
+    (parameters, state), (errors, measured) = jax.lax.scan(one, (parameters, state), (segment, due))
+    return parameters, state, errors, measured
 
 
 def evaluate(model: DenseAM, segment: Columns) -> Array:
@@ -312,7 +325,8 @@ class Program:
         self.study, self.shape, self.platform = study, shape, platform
         self.P, self.B = shape.P, shape.B
         self.steps_per_epoch = self.P // self.B
-        self.steps = study.epochs * self.steps_per_epoch
+        self.steps = study.steps(shape)
+        self.probe_steps = study.steps_to_probe(shape)
         self.dtype = jnp.float64 if study.precision == "float64" else jnp.float32
         self.flops = 10.0 * shape.K * shape.N * self.B  # the floor of one step: five products
         self.segments = _Recent(2 * threads)  # for each worker one in use, one being drawn
@@ -351,8 +365,16 @@ class Program:
         if name == "draw":
             return jax.jit(jax.vmap(precise, in_axes=(0, 0, 0, None, 0)))
         # Groups × models; the models of a group share its batches.
-        inner, donate = ((0, 0, 0, 0, None), (0, 1)) if name == "advance" else ((0, None), ())
-        return jax.jit(jax.vmap(jax.vmap(precise, in_axes=inner)), donate_argnums=donate)
+        if name == "evaluate":
+            return jax.jit(jax.vmap(jax.vmap(precise, in_axes=(0, None))))
+        inner, outer = (0, 0, 0, 0, None, None), (0, 0, 0, 0, 0, None)
+        return jax.jit(jax.vmap(jax.vmap(precise, in_axes=inner), in_axes=outer), donate_argnums=(0, 1))
+
+    def due(self, first: int, count: int) -> Array | None:
+        """Return which of the steps from `first` on are measured; None without probes."""
+        if not self.study.probes:
+            return None
+        return jnp.asarray(np.isin(np.arange(first, first + count), self.probe_steps))
 
     # sizes
 
@@ -590,6 +612,20 @@ class _Layout:
         segment: Columns = drawn
         return segment
 
+    def _no_probes(self, *models: int) -> Float[np.ndarray, "*models probe_steps probes"]:
+        p = self.program
+        return np.full((*models, len(p.probe_steps), len(p.study.probes)), np.nan)
+
+    def _keep_probes(
+        self, kept: Float[np.ndarray, "*models probe_steps probes"], first: int, measured: Array | None
+    ) -> None:
+        """Put the measurements of a segment into their places."""
+        if measured is None:
+            return
+        for row, step in enumerate(self.program.probe_steps):
+            if first <= step < first + self.T:
+                kept[..., row, :] = np.asarray(measured)[..., step - first, :]
+
     def _outcome(
         self,
         spec: RunSpec,
@@ -598,6 +634,7 @@ class _Layout:
         heldout: float,
         zero: float,
         seconds: float,
+        probes: Float[np.ndarray, "probe_steps probes"],
     ) -> Outcome:
         p = self.program
         bad = ~np.isfinite(errors)
@@ -616,6 +653,8 @@ class _Layout:
             loss=loss.astype(np.float32),
             seconds=seconds,
             device=self.program.platform,
+            probe_steps=p.probe_steps,
+            probes=dict(zip(p.study.probes, probes.T, strict=True)),
         )
 
 
@@ -633,9 +672,12 @@ class _OneByOne(_Layout):
         step: Any = None
         clock = time.perf_counter()
 
-        def collect(first: int, i: int, error: Array) -> None:
+        probes = self._no_probes(len(specs))
+
+        def collect(first: int, i: int, error: Array, measured: Array | None) -> None:
             nonlocal clock
             errors[i, first : first + self.T] = error
+            self._keep_probes(probes[i], first, measured)
             seconds[i] += time.perf_counter() - clock
             clock = time.perf_counter()
             dead[i] = not np.isfinite(errors[i, first + self.T - 1])
@@ -646,22 +688,24 @@ class _OneByOne(_Layout):
                 break
             segment = self._segment(first)
             if step is None:  # looked up once: the look-up costs as much as a small segment
-                like = (parameters[0], states[0], frames[0], built[0][1], segment)
-                step = p.compiled("advance", *like, joined=True)
-            waiting: list[tuple[int, Array]] = []
+                like = (parameters[0], states[0], frames[0], built[0][1], segment, p.due(first, self.T))
+                step = p.compiled("advance", *like, joined=True, probes=p.study.probes)
+            due = p.due(first, self.T)
+            waiting: list[tuple[int, Array, Array | None]] = []
             for i, (_, optimizer) in enumerate(built):
                 if self.stop.is_set():
                     raise Interrupted
                 if dead[i]:
                     continue
-                parameters[i], states[i], error = step(
-                    parameters[i], states[i], frames[i], optimizer, segment
+                parameters[i], states[i], error, measured = step(
+                    parameters[i], states[i], frames[i], optimizer, segment, due
                 )
-                waiting.append((i, error))
+                waiting.append((i, error, measured))
+                # The next model is under way while this one's results are fetched.
                 if len(waiting) > 1:
                     collect(first, *waiting.pop(0))
-            for i, error in waiting:
-                collect(first, i, error)
+            for last in waiting:
+                collect(first, *last)
         initial, zero = self._before([model for model, _ in built])
         batches = self._heldout()
         outcomes = []
@@ -669,7 +713,9 @@ class _OneByOne(_Layout):
             heldout = math.inf if dead[i] else math.nan
             if batches is not None and not dead[i]:
                 heldout = _mean(p.call("evaluate", frames[i].with_parameters(parameters[i]), batches))
-            outcomes.append(self._outcome(spec, errors[i], initial[i], heldout, zero[0], float(seconds[i])))
+            outcomes.append(
+                self._outcome(spec, errors[i], initial[i], heldout, zero[0], float(seconds[i]), probes[i])
+            )
         return outcomes
 
 
@@ -687,10 +733,12 @@ class _Together(_Layout):
         errors = np.full((*shape, p.steps), np.inf)
         parameters, frame = models.parameters, models.without_parameters()
         step: Any = None
-        waiting: tuple[int, Array] | None = None
+        waiting: tuple[int, Array, Array | None] | None = None
+        probes = self._no_probes(*shape)
 
-        def collect(first: int, error: Array) -> bool:
+        def collect(first: int, error: Array, measured: Array | None) -> bool:
             errors[:, :, first : first + self.T] = error
+            self._keep_probes(probes, first, measured)
             alive = bool(np.isfinite(errors[:, :, first + self.T - 1]).any())
             for spec in itertools.chain.from_iterable(self.chunk):
                 self.listener.advanced(self.T if alive else p.steps - first, spec)
@@ -700,14 +748,15 @@ class _Together(_Layout):
             if self.stop.is_set():
                 raise Interrupted
             segment = self._segment(first)
+            now = (parameters, states, frame, optimizers, segment, p.due(first, self.T))
             if step is None:
-                step = p.compiled("advance", parameters, states, frame, optimizers, segment, joined=False)
-            parameters, states, error = step(parameters, states, frame, optimizers, segment)
+                step = p.compiled("advance", *now, joined=False, probes=p.study.probes)
+            parameters, states, error, measured = step(*now)
             # The errors of the segment before, so that the device never waits for the host.
             if waiting is not None and not collect(*waiting):
                 waiting = None
                 break
-            waiting = first, error
+            waiting = first, error, measured
         if waiting is not None:
             collect(*waiting)
         (initial,), zero = self._before([start])
@@ -720,7 +769,13 @@ class _Together(_Layout):
         each = (time.perf_counter() - began) / errors[..., 0].size
         return [
             self._outcome(
-                spec, errors[g, m], float(initial[g, m]), float(heldout[g, m]), float(zero[g]), each
+                spec,
+                errors[g, m],
+                float(initial[g, m]),
+                float(heldout[g, m]),
+                float(zero[g]),
+                each,
+                probes[g, m],
             )
             for g, group in enumerate(self.chunk)
             for m, spec in enumerate(group)

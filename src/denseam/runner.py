@@ -14,6 +14,7 @@ import jax
 from denseam._version import __version__
 from denseam.engine import Listener, Outcome, check_precision, train_runs
 from denseam.errors import refuse
+from denseam.schema import PROBE_COLUMNS
 from denseam.store import Records, Row, Store, as_floats
 from denseam.study import RunSpec, Study
 
@@ -136,7 +137,7 @@ def row(study: Study, outcome: Outcome) -> Row:
         "power": float(getattr(study.lagrangian, "power", 1)),
         "optimizer": study.optimizer,
         "regime": study.regime.name,
-        "parameterization": study.parameterization,
+        "parameterization": study.rule().name,
         "data": study.data,
         "centred": "yes" if study.centred else "no",
         "bias_init": study.bias_init,
@@ -149,4 +150,7 @@ def row(study: Study, outcome: Outcome) -> Row:
         "version": __version__,
         "jax": jax.__version__,
         "loss": as_floats(outcome.loss),
+        "probe_steps": as_floats(outcome.probe_steps) or None,
+        **dict.fromkeys(PROBE_COLUMNS.values()),
+        **{PROBE_COLUMNS[name]: as_floats(values) for name, values in outcome.probes.items()},
     }

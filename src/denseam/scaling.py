@@ -168,6 +168,22 @@ class Power:
     def __pow__(self, k: int) -> Power:
         return Power(self.N * k, self.K * k, self.P * k, self.B * k)
 
+    @classmethod
+    def parse(cls, text: str) -> Power:
+        """Read what `str` writes, as in ``N^-1/2·K`` or ``N^0.5*K^-1`` or ``1``."""
+        power = cls()
+        for factor in text.replace("*", "·").replace(" ", "").split("·"):
+            letter, _, exponent = factor.partition("^")
+            try:
+                if letter in SIZES:
+                    power *= cls(**{letter: Fraction(exponent or 1)})
+                    continue
+            except (ValueError, ZeroDivisionError):
+                pass
+            if factor != "1":
+                raise InputError(f"{text!r} must be a product of powers of N, K, P, B, as in N^-1/2·K, or 1")
+        return power
+
     def _exponents(self) -> list[tuple[str, Fraction | float]]:
         return [(f.name, e) for f in fields(self) if (e := getattr(self, f.name)) != 0]
 
@@ -599,6 +615,31 @@ def standard(
 
 
 PARAMETERIZATIONS: Mapping[str, Any] = {"prescription": prescription, "standard": standard}
+
+
+def parameterization(
+    text: str, activation: str | HasFamily, optimizer: str, regime: str | Regime = "proportional"
+) -> Parameterization:
+    """Return a parameterization by its name, or by how it differs from the prescription.
+
+    ``s2=K^-1, eta_W=1`` is the prescription with another s2 and another learning rate.
+    """
+    if text in PARAMETERIZATIONS:
+        named: Parameterization = PARAMETERIZATIONS[text](activation, optimizer, regime)
+        return named
+    row = _row(*_resolve(activation, optimizer, regime))
+    allowed = [f.name for f in fields(Parameterization) if isinstance(getattr(row, f.name), Power)]
+    changes = {}
+    for part in text.split(","):
+        name, equals, power = (piece.strip() for piece in part.partition("="))
+        if not equals or name not in allowed:
+            raise InputError(
+                f"parameterization must be {listed(PARAMETERIZATIONS)} or changes to the prescription, as in "
+                f"s2=K^-1 (of {', '.join(allowed)}), got {text!r}"
+            )
+        changes[name] = Power.parse(power)
+    name = ", ".join(f"{k}={v}" for k, v in changes.items())
+    return replace(row, **changes, name=name, prescribed=False, source="given by hand")  # type: ignore[arg-type]
 
 
 # --- explain -------------------------------------------------------------------------------------

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from denseam.quantities import QUANTITIES
+
+#: The column of each quantity that was measured while training; its values belong to `probe_steps`.
+PROBE_COLUMNS: Mapping[str, str] = {name: f"probe_{name}" for name in QUANTITIES}
+
 #: Column → kind: s text, i whole number, f float, l list of floats.
 COLUMNS: Mapping[str, str] = {
     "key": "s", "study": "s", "study_id": "s", "scale": "i",
@@ -15,4 +20,5 @@ COLUMNS: Mapping[str, str] = {
     "noise": "f", "eta_b_ratio": "f", "eta_c_ratio": "f", "s1_0": "f", "s2_0": "f", "beta": "f",
     "momentum": "f", "beta1": "f", "beta2": "f", "epsilon": "f", "swept": "s",
     "seconds": "f", "device": "s", "version": "s", "jax": "s", "loss": "l",
+    "probe_steps": "l", **dict.fromkeys(PROBE_COLUMNS.values(), "l"),
 }  # fmt: skip

@@ -168,12 +168,15 @@ def _read_shard(path: Path, columns: list[str]) -> list[Row]:
     if _digest(content) != path.stem.split("-")[1]:
         raise ValueError("damaged: its content is not what was written")
     if path.suffix == ".json":
-        return [_unplain({c: row[c] for c in columns}) for row in json.loads(content)["rows"]]
+        return [_unplain({c: row.get(c) for c in columns}) for row in json.loads(content)["rows"]]
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    rows: list[Row] = pq.ParquetFile(pa.BufferReader(content)).read(columns, use_threads=False).to_pylist()
-    return rows
+    file = pq.ParquetFile(pa.BufferReader(content))
+    there = set(file.schema_arrow.names)
+    rows: list[Row] = file.read([c for c in columns if c in there], use_threads=False).to_pylist()
+    later = dict.fromkeys(c for c in columns if c not in there)  # columns that this shard is older than
+    return [row | later for row in rows] if later else rows
 
 
 def write_csv(records: Records, file: Any) -> None:
@@ -206,11 +209,11 @@ def _unplain(row: Row) -> Row:
     def number(value: Any) -> Any:
         return float(value) if isinstance(value, str) else value
 
+    def numbers(values: Any) -> Any:
+        return values and [number(v) for v in values]
+
     kinds = {k: COLUMNS[k] for k in row}
-    return {
-        k: number(v) if kinds[k] == "f" else [number(u) for u in v] if kinds[k] == "l" else v
-        for k, v in row.items()
-    }
+    return {k: number(v) if kinds[k] == "f" else numbers(v) if kinds[k] == "l" else v for k, v in row.items()}
 
 
 def _schema() -> Any:

@@ -25,6 +25,7 @@ from denseam.data.source import Source, source
 from denseam.errors import InputError, listed, refuse, together
 from denseam.lagrangians import Identity, Lagrangian, Softmax
 from denseam.model import BIAS_INITS
+from denseam.quantities import log_spaced, resolve
 from denseam.scaling import (
     OPTIMIZERS,
     PARAMETERIZATIONS,
@@ -33,6 +34,7 @@ from denseam.scaling import (
     Proportional,
     Regime,
     Shape,
+    parameterization,
 )
 
 Precision = Literal["float32", "tf32", "bf16", "float64"]
@@ -40,6 +42,9 @@ PRECISIONS: tuple[Precision, ...] = ("float32", "tf32", "bf16", "float64")
 
 #: Raised whenever a change of the engine changes results beyond rounding; part of every run key.
 ENGINE = 1
+
+#: By default one measurement for so many steps of training; it costs about as much as ten of them.
+STEPS_PER_PROBE = 80
 
 DEFAULT_REGIME = Proportional(kappa=2, rho=5, beta=0.1)
 
@@ -111,11 +116,17 @@ class Study:
     bias_init
         'zero' or 'normal'.
     parameterization
-        'prescription' or 'standard'.
+        'prescription', 'standard', or a `Parameterization` of your own.
     precision
         'float32', 'float64', or on a GPU 'tf32' and 'bf16' (of the matrix products).
     axes
         Other hyperparameters to sweep, with their values; the runs are the grid of all of them.
+    probes
+        What to measure while training: 'all', groups ('updates', 'spectra', …) or quantities of
+        `denseam.quantities`.
+    probe_steps
+        The steps to measure at, counted from 0: the state before that step, and what it changes. By
+        default log-spaced, few enough to cost at most 15 % of the training.
     name
         What it is called in tables; made from the settings by default.
     """
@@ -131,9 +142,11 @@ class Study:
     data: str = "isotropic"
     centred: bool | None = None
     bias_init: str = "zero"
-    parameterization: str = "prescription"
+    parameterization: str | Parameterization = "prescription"
     precision: str = "float32"
     axes: Mapping[str, Sequence[float]] = dataclasses.field(default_factory=dict)
+    probes: Sequence[str] = ()
+    probe_steps: Sequence[int] | None = None
     power: float | None = None
     name: str = ""
 
@@ -154,7 +167,6 @@ class Study:
             *_choice_problems(
                 optimizer=(self.optimizer, OPTIMIZERS),
                 bias_init=(self.bias_init, BIAS_INITS),
-                parameterization=(self.parameterization, tuple(PARAMETERIZATIONS)),
                 precision=(self.precision, PRECISIONS),
             ),
             *_rising("scales", self.scales, whole=True),
@@ -175,8 +187,48 @@ class Study:
         except InputError as error:
             problems += error.problems
         refuse(dict.fromkeys(problems))
+        together(lambda: self._check_rule(), lambda: self._resolve_probes())
         if not self.name:
             object.__setattr__(self, "name", self._default_name())
+
+    def _check_rule(self) -> None:
+        rule = self.rule()
+        mine = (self.lagrangian.family, self.optimizer, self.regime.name)
+        if (rule.family, rule.optimizer, rule.regime) != mine:
+            given = ", ".join((rule.family, rule.optimizer, rule.regime))
+            raise InputError(f"parameterization is for {given}, but the study is {', '.join(mine)}")
+
+    def _resolve_probes(self) -> None:
+        asked = [self.probes] if isinstance(self.probes, str) else list(self.probes)
+        momentum = self.grid["momentum"] != (0.0,)
+        names = resolve(asked, self.lagrangian.family, self.optimizer, momentum)
+        steps = self.probe_steps
+        refuse(
+            ["probe_steps need probes: say what to measure"] * (steps is not None and not names)
+            + ([] if steps is None else _rising("probe_steps", [s + 1 for s in steps], whole=True))
+        )
+        object.__setattr__(self, "probes", names)
+        if steps is not None:
+            last = min(self.steps(self.regime.shape(scale)) for scale in self.scales) - 1
+            refuse(
+                [f"probe_steps must be at most {last}, the last step, got {max(steps)}"] * (max(steps) > last)
+            )
+            object.__setattr__(self, "probe_steps", tuple(steps))
+
+    def steps(self, shape: Shape) -> int:
+        """Return the steps of a run at a shape."""
+        assert shape.P is not None
+        assert shape.B is not None
+        return self.epochs * (shape.P // shape.B)
+
+    def steps_to_probe(self, shape: Shape) -> tuple[int, ...]:
+        """Return the steps at which a run of a shape is measured."""
+        if not self.probes:
+            return ()
+        if self.probe_steps is not None:
+            return tuple(self.probe_steps)
+        steps = self.steps(shape)
+        return log_spaced(steps, max(1, steps // STEPS_PER_PROBE))
 
     def _shape_problems(self) -> list[str]:
         problems: list[str] = []
@@ -208,7 +260,7 @@ class Study:
             parts.append("centred" if self.centred else "uncentred")
         parts += [self.data] * (self.data in ("anisotropic",))
         parts += [f"bias-{self.bias_init}"] * (self.bias_init != "zero")
-        parts += [self.parameterization] * (self.parameterization != "prescription")
+        parts += [self.rule().name] * (self.rule().name != "prescription")
         parts += [self.precision] * (self.precision != "float32")
         return "-".join(parts)
 
@@ -220,14 +272,13 @@ class Study:
 
     def rule(self) -> Parameterization:
         """Return the parameterization the scales and learning rates come from."""
+        if isinstance(self.parameterization, Parameterization):
+            return self.parameterization
         import warnings
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            rule: Parameterization = PARAMETERIZATIONS[self.parameterization](
-                self.lagrangian, self.optimizer, self.regime
-            )
-        return rule
+            return parameterization(self.parameterization, self.lagrangian, self.optimizer, self.regime)
 
     def source(self) -> Source:
         """Return where the data comes from."""
@@ -254,13 +305,20 @@ class Study:
             "activation": {k: v for k, v in lagrangians.to_json(self.lagrangian).items() if k != "beta"},
             "optimizer": self.optimizer,
             "regime": self.regime.name,
-            "parameterization": self.parameterization,
+            "parameterization": self._parameterization_key(),
             "epochs": self.epochs,
             "data": self.source().digest,
             "centred": self.centred,
             "bias_init": self.bias_init,
             "precision": self.precision,
-        }
+        } | ({"probes": self.probes, "probe_steps": self.probe_steps} if self.probes else {})
+
+    def _parameterization_key(self) -> Any:
+        """Return the name of a known rule, the exponents of one that was given by hand."""
+        if self.parameterization in PARAMETERIZATIONS:
+            return self.parameterization
+        powers = self.rule().to_json()
+        return {k: v for k, v in powers.items() if isinstance(v, dict)}
 
     @property
     def id(self) -> str:
@@ -296,7 +354,7 @@ class Study:
 FILE_KEYS = (
     "name", "activation", "power", "optimizer", "regime", "scales", "eta0", "seeds", "epochs", "kappa", "rho",
     "beta", "features", "samples", "batch", "noise", "data", "uncentered", "bias_init", "parameterization",
-    "precision", "axes",
+    "precision", "axes", "probes", "probe_steps",
 )  # fmt: skip
 
 
@@ -323,6 +381,15 @@ def whole_values(name: str, given: Any) -> tuple[int, ...]:
     if any(v != int(v) for v in values):
         raise InputError(f"{name} must be whole numbers with commas, got {given!r}")
     return tuple(int(v) for v in values)
+
+
+def words(name: str, given: Any) -> tuple[str, ...]:
+    """Read names: ``updates,spectra`` or a list of them."""
+    if isinstance(given, str):
+        given = given.split(",")
+    if not isinstance(given, Sequence) or not all(isinstance(word, str) for word in given):
+        raise InputError(f"{name} must be names with commas, got {given!r}")
+    return tuple(word.strip() for word in given if word.strip())
 
 
 def from_document(document: Mapping[str, Any]) -> Study:
@@ -362,6 +429,10 @@ def from_document(document: Mapping[str, Any]) -> Study:
     )
     same = ("activation", "power", "optimizer", "seeds", "epochs", "noise", "data", "bias_init", "name")
     options = {k: values[k] for k in (*same, "parameterization", "precision") if k in values}
+    if "probes" in values:
+        options["probes"] = words("probes", values["probes"])
+    if "probe_steps" in values:
+        options["probe_steps"] = whole_values("probe_steps", values["probe_steps"])
     if "uncentered" in values:
         options["centred"] = False if values["uncentered"] else None
     return Study(scales=scales, eta0=eta0, regime=made_regime, axes=made_axes, **options)

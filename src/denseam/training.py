@@ -63,55 +63,87 @@ class Columns(NamedTuple):
     Y: Float[Array, "N B"]
 
 
+class Passes(NamedTuple):
+    """What the passes through the model meet: forward Z, σ(Z), S = Cσ(Z), R; backward A = C J C (W R)."""
+
+    Z: Float[Array, "K B"]
+    raw: Float[Array, "K B"]
+    S: Float[Array, "K B"]
+    R: Float[Array, "N B"]
+    A: Float[Array, "K B"]
+
+
 def loss_of_columns(model: DenseAM, batch: Columns) -> Float[Array, ""]:
     """Return L as `loss` does."""
-    _, _, R = _forward(model, batch)
+    _, _, _, R = _forward(model, batch)
     return jnp.sum(R * R) / (2 * R.shape[1])
 
 
 def gradient_of_columns(
     model: DenseAM, batch: Columns, *, joined: bool = True
 ) -> tuple[Float[Array, ""], Parameters]:
-    """Return L and its gradient as `gradient` does.
+    """Return L and its gradient as `gradient` does."""
+    met = passes(model, batch)
+    return jnp.sum(met.R * met.R) / (2 * met.R.shape[1]), gradient_of_passes(model, batch, met, joined=joined)
+
+
+def passes(model: DenseAM, batch: Columns) -> Passes:
+    """Take a batch forward and the residuals back."""
+    Z, raw, S, R = _forward(model, batch)
+    C, _, jacobian_product = column_functions(model)
+    return Passes(Z, raw, S, R, A=C(jacobian_product(Z, C(model.W @ R))))
+
+
+def gradient_of_passes(model: DenseAM, batch: Columns, met: Passes, *, joined: bool = True) -> Parameters:
+    """Return the gradient from what the passes met.
 
     S Rᵀ and s1 A Gᵀ have one shape, so they are one product of inner dimension 2B; that is faster on a
     CPU, while two products (`joined` False) are faster on a GPU.
     """
-    G, B = batch.G, batch.G.shape[1]
-    Z, S, R = _forward(model, batch)
-    C = _centring(model)
-    A = C(_by_column(model, model.activation.jacobian_product)(Z, C(model.W @ R)))
+    (_, _, S, R, A), G, B = met, batch.G, batch.G.shape[1]
     if joined:
         outer_and_inner = jnp.concatenate([S, A], axis=1) @ jnp.concatenate([R, model.s1 * G], axis=1).T
     else:
         outer_and_inner = S @ R.T + model.s1 * (A @ G.T)
-    grads = Parameters(
+    return Parameters(
         W=model.s2 / B * outer_and_inner,
         b=model.s2 * model.s_b / B * jnp.sum(A, axis=1),
         c=model.s_c / B * jnp.sum(R, axis=1),
     )
-    return jnp.sum(R * R) / (2 * B), grads
 
 
-def _forward(model: DenseAM, batch: Columns) -> tuple[Array, Array, Array]:
-    """Return Z, S and R of a batch."""
-    C = _centring(model)
+def _forward(model: DenseAM, batch: Columns) -> tuple[Array, Array, Array, Array]:
+    """Return Z, σ(Z), S and R of a batch."""
+    C, activation, _ = column_functions(model)
     Z = C(model.s1 * (model.W @ batch.G) + (model.s_b * model.b)[:, None])
-    S = C(_by_column(model, model.activation.activation)(Z))
+    raw = activation(Z)
+    S = C(raw)
     R = model.s2 * (model.W.T @ S) + (model.s_c * model.c)[:, None] - batch.Y
-    return Z, S, R
+    return Z, raw, S, R
 
 
-def _centring(model: DenseAM) -> Callable[[Array], Array]:
-    """Return C for columns: the mean over memories is taken away."""
-    return lambda V: V - jnp.mean(V, axis=0, keepdims=True) if model.centred else V
+class ColumnFunctions(NamedTuple):
+    """C, σ and (Z, V) ↦ J(Z) V for samples as columns."""
+
+    centre: Callable[[Array], Array]
+    activation: Callable[[Array], Array]
+    jacobian_product: Callable[[Array, Array], Array]
 
 
-def _by_column(model: DenseAM, function: Callable[..., Array]) -> Callable[..., Array]:
-    """Return a function of a Lagrangian, which acts along rows, for columns."""
-    if isinstance(model.activation, Elementwise):
-        return function
-    return lambda *columns: function(*(V.T for V in columns)).T
+def column_functions(model: DenseAM) -> ColumnFunctions:
+    """Return the functions of a model that act on hidden neurons, which act along rows, for columns."""
+
+    def centre(V: Array) -> Array:
+        return V - jnp.mean(V, axis=0, keepdims=True) if model.centred else V
+
+    def by_column(function: Callable[..., Array]) -> Callable[..., Array]:
+        if isinstance(model.activation, Elementwise):
+            return function
+        return lambda *columns: function(*(V.T for V in columns)).T
+
+    return ColumnFunctions(
+        centre, by_column(model.activation.activation), by_column(model.activation.jacobian_product)
+    )
 
 
 def step(
