@@ -222,6 +222,19 @@ def test_ctrl_c_stops_with_130_and_keeps_what_is_finished(tmp_path):
         ("export nowhere", ["nowhere"]),
         ("export . --format xml", ["format"]),
         ("bench --features 2", ["features"]),
+        ("sweep --activation relu --optimizer sgd --scales 16 --eta0 0.1 --probes K_eff --out x",
+         ["probe K_eff", "needs the activation 'softmax'"]),
+        ("sweep --activation relu --optimizer sgd --scales 16 --eta0 0.1 --probes Z --probe-steps 0,9999 --out x",
+         ["probe_steps must be at most"]),
+        ("sweep --activation relu --optimizer sgd --scales 16 --eta0 0.1 --parameterization s2=M --out x",
+         ["product of powers"]),
+        ("check --activation relu", ["optimizer is needed"]),
+        ("check --activation relu --optimizer sgd --seeds 1", ["seeds must be at least 2"]),
+        ("check --activation relu --optimizer sgd --scales 64", ["scales must be at least 2"]),
+        ("check --activation relu --optimizer sgd --features 16", ["features does not belong to the regime"]),
+        ("check --activation relu --optimizer sgd --regime wide", ["regime must be"]),
+        ("check nowhere", ["nowhere"]),
+        ("theory --kappa 0 --rho-b -1", ["kappa must be above 0", "rho_b must be above 0"]),
     ],
 )  # fmt: skip
 def test_bad_input_to_sweeps_is_one_line_and_exit_64(arguments, parts, tmp_path):
@@ -247,3 +260,48 @@ def test_bench_measures_and_reports():
         (16, "sgd"), (16, "adam"), (32, "sgd"), (32, "adam"),
     }  # fmt: skip
     assert all(0 < r["peak_fraction"] < 2 for r in document["rows"])
+
+
+SMALL_CHECK = (
+    "--activation",
+    "relu",
+    "--optimizer",
+    "sgd",
+    "--scales",
+    "32,64,128,256",
+    "--steps",
+    "2",
+    "--quiet",
+)
+
+
+def test_check_says_pass_or_fail_by_word_number_and_exit_code(tmp_path):
+    right = run("check", *SMALL_CHECK, "--out", str(tmp_path / "runs"), "--plot", str(tmp_path), "--json")
+    assert right.returncode == 0, right.stderr
+    document = json.loads(right.stdout)
+    assert document["status"] == "PASS"
+    assert document["cause"] is None
+    assert {"name", "step", "slope", "ci", "expected", "ok"} <= set(document["quantities"][0])
+    assert len(document["figures"]) == 2
+    assert all(Path(file).exists() for file in document["figures"])
+    again = run("check", str(tmp_path / "runs"))
+    assert "relu-sgd: PASS" in again.stdout
+    table = run("export", str(tmp_path / "runs"), "--probes").stdout.splitlines()
+    assert table[0].startswith("key,study,scale")
+    assert "lambda_max" in table[0]
+    assert len(table) == 1 + 4 * 4 * 3, "scales × seeds × steps"
+    wrong = run("check", *SMALL_CHECK, "--uncentered")
+    assert wrong.returncode == 1
+    assert "relu-sgd-uncentred: FAIL" in wrong.stdout
+    assert "spike: the mean activation" in wrong.stdout
+    assert "first to break" in wrong.stdout
+
+
+def test_theory_prints_the_sizes():
+    document = json.loads(run("theory", "--kappa", "2", "--rho-b", "0.5", "--json").stdout)
+    sizes = {"Z1": 63, "Z2": 121, "F11": 217, "F12": 279, "F21": 217, "F22": 495}
+    assert {k: document[k] for k in sizes} == pytest.approx(sizes)
+    assert "true_residual" not in document
+    noisy = json.loads(run("theory", "--kappa", "2", "--rho-b", "0.5", "--noise", "0.5", "--json").stdout)
+    assert set(noisy["true_residual"]) == set(sizes)
+    assert "R→F" in run("theory", "--kappa", "2", "--rho-b", "0.5").stdout

@@ -12,6 +12,7 @@ from denseam._version import __version__
 
 if TYPE_CHECKING:
     from denseam import data, quantities, testing, theory
+    from denseam.coordinates import Check, check, check_model, find_exponents
     from denseam.errors import InputError, UnboundedEnergyWarning, UnprescribedWarning
     from denseam.judgement import Verdict, horizon, verdict
     from denseam.lagrangians import Elementwise, Lagrangian, identity, register, relu, softmax, tanh
@@ -71,6 +72,10 @@ _HOME = {
     "Records": "store",
     "Store": "store",
     "Verdict": "judgement",
+    "Check": "coordinates",
+    "check": "coordinates",
+    "check_model": "coordinates",
+    "find_exponents": "coordinates",
     "horizon": "judgement",
     "verdict": "judgement",
 }
@@ -86,6 +91,7 @@ __all__ = [  # noqa: RUF022  # in the order of use
     "Optimizer", "sgd", "adam", "adamw", "scaled", "effective_learning_rates",
     "Run", "train",
     "Study", "logspace", "sweep", "Records", "Store", "Verdict", "verdict", "horizon",
+    "Check", "check", "check_model", "find_exponents",
     "InputError", "UnprescribedWarning", "UnboundedEnergyWarning", "quantities", "testing", "theory",
 ]  # fmt: skip
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Any
 
 import typer
 
 from denseam._version import __version__
-from denseam.errors import InputError, UnprescribedWarning, together
+from denseam.errors import InputError, UnprescribedWarning, refuse, together
 from denseam.scaling import Constants, Shape, prescription, standard
 from denseam.schema import COLUMNS as RECORD_COLUMNS
 
@@ -209,20 +210,32 @@ def sweep(
 
 
 def _run(studies: list[Any], folder: str, quiet: bool) -> Any:
-    from denseam.runner import SweepListener, run_studies
+    from denseam.runner import run_studies
 
-    if quiet:
-        listener = SweepListener()
-    else:
-        from denseam.progress import Progress
-
-        listener = Progress()
-    try:
-        summary = run_studies(studies, folder, listener=listener)
-    except KeyboardInterrupt:
-        raise _Stopped(f"interrupted; what was finished is in {folder}, run again to resume") from None
+    with _interruptible(folder):
+        summary = run_studies(studies, folder, listener=_listener(quiet))
     _say_skipped(summary.records.skipped)
     return summary
+
+
+def _listener(quiet: bool) -> Any:
+    if quiet:
+        from denseam.runner import SweepListener
+
+        return SweepListener()
+    from denseam.progress import Progress
+
+    return Progress()
+
+
+@contextlib.contextmanager
+def _interruptible(folder: str | None) -> Iterator[None]:
+    """Say on Ctrl-C what was saved."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        kept = f"; what was finished is in {folder}, run again to resume" if folder else "; nothing was kept"
+        raise _Stopped(f"interrupted{kept}") from None
 
 
 class _Stopped(Exception):
@@ -236,6 +249,12 @@ def _axes(given: list[str] | None) -> dict[str, str] | None:
     if wrong:
         raise InputError(f"axis must be name=values, as in s2_0=0.5:2:5, got {wrong[0]!r}")
     return dict(text.split("=", 1) for text in given)
+
+
+def _whole(name: str, given: str | None) -> tuple[int, ...] | None:
+    from denseam.study import whole_values
+
+    return None if given is None else whole_values(name, given)
 
 
 def _needed(message: str) -> str:
@@ -337,28 +356,187 @@ def _regret(value: float | None) -> str:
 
 
 @app.command()
+def check(
+    folder: Annotated[str | None, typer.Argument(help="Judge the probes of these runs instead.")] = None,
+    activation: Annotated[str | None, typer.Option(help="identity, relu, tanh or softmax.")] = None,
+    power: Annotated[float | None, typer.Option(help="p of relu^p, at least 1.")] = None,
+    optimizer: Annotated[str | None, typer.Option(help="sgd or adam.")] = None,
+    regime: Annotated[str | None, typer.Option(help="proportional (default) or memories-only.")] = None,
+    scales: Annotated[str | None, typer.Option(help="N (or K, memories-only), as in 64,128,256.")] = None,
+    eta0: Annotated[float | None, typer.Option(help="The learning rate (0.1; for adam 0.03).")] = None,
+    seeds: Annotated[int, typer.Option(help="How many seeds.")] = 4,
+    steps: Annotated[int, typer.Option(help="How many steps to train.")] = 16,
+    kappa: Annotated[float | None, typer.Option(help="K/N, proportional (2).")] = None,
+    rho: Annotated[float | None, typer.Option(help="P/N, proportional (5).")] = None,
+    beta: Annotated[float | None, typer.Option(help="B/P, proportional (0.1).")] = None,
+    features: Annotated[int | None, typer.Option(help="N, memories-only (16).")] = None,
+    samples: Annotated[int | None, typer.Option(help="P, memories-only (64).")] = None,
+    batch: Annotated[int | None, typer.Option(help="B, memories-only (16).")] = None,
+    noise: Annotated[float | None, typer.Option(help="Standard deviation of the noise (0.5).")] = None,
+    uncentered: Annotated[bool, typer.Option("--uncentered", help="Do not centre.")] = False,
+    bias_init: Annotated[str | None, typer.Option(help="zero (default) or normal.")] = None,
+    parameterization: Annotated[
+        str | None, typer.Option(help="prescription (default), standard, or changes as in s2=K^-1.")
+    ] = None,
+    data: Annotated[str | None, typer.Option(help="isotropic (default), anisotropic or a .npy file.")] = None,
+    find: Annotated[
+        bool, typer.Option("--find", help="Also find exponents that work, and sweep them.")
+    ] = False,
+    out: Annotated[str | None, typer.Option(help="A folder that keeps the runs.")] = None,
+    plot: Annotated[str | None, typer.Option(help="A folder to draw the slopes into.")] = None,
+    json_: Json = False,
+    quiet: Quiet = False,
+) -> int:
+    """Check that every part of a step keeps its size as the model grows; exit code 1 if not."""
+    from denseam.coordinates import check_records, check_study, checked_study, propose
+    from denseam.coordinates.of_study import regime_from
+
+    if folder is not None:
+        if find or activation or optimizer:
+            raise InputError("folder: its runs are judged as they are; leave out the other options")
+        from denseam.store import Store
+
+        records = Store(folder).read()
+        _say_skipped(records.skipped)
+        checks, proposal = check_records(records), None
+    else:
+        refuse(
+            [f"{k} is needed" for k, v in (("activation", activation), ("optimizer", optimizer)) if v is None]
+        )
+        given = {
+            "power": power, "noise": noise, "bias_init": bias_init, "parameterization": parameterization,
+            "data": data, "centred": False if uncentered else None,
+        }  # fmt: skip
+        study = checked_study(
+            activation,
+            str(optimizer),
+            regime=regime_from(regime, kappa, rho, beta, features, samples, batch),
+            scales=_whole("scales", scales),
+            eta0=eta0,
+            seeds=seeds,
+            steps=steps,
+            **{k: v for k, v in given.items() if v is not None},
+        )
+        listener = _listener(quiet)
+        with _interruptible(out):
+            checks = [check_study(study, out=out, listener=listener)]
+            proposal = propose(study, checks[0], out=out, listener=listener) if find else None
+    document: dict[str, Any] = checks[0].to_json() if len(checks) == 1 else {"status": _worst(checks)}
+    if len(checks) > 1:
+        document["checks"] = [c.to_json() for c in checks]
+    if proposal is not None:
+        document["found"] = proposal.to_json()
+    if plot:
+        from denseam.figures import draw_coordinates
+
+        document["figures"] = [str(file) for c in checks for file in draw_coordinates(c, plot)]
+    if json_:
+        _print_json(document)
+    else:
+        for c in checks:
+            _print_check(c)
+        if proposal is not None:
+            _print_proposal(proposal)
+        print(*document.get("figures", []), sep="\n", end="\n" if plot else "")
+    return {"PASS": 0, "FAIL": 1, "INCONCLUSIVE": 2}[_worst(checks)]
+
+
+def _worst(checks: list[Any]) -> str:
+    found = {c.status for c in checks}
+    return next(status for status in ("FAIL", "INCONCLUSIVE", "PASS") if status in found)
+
+
+def _print_check(check: Any) -> None:
+    steps = check.measured.steps
+    rows = []
+    for name in dict.fromkeys(s.name for s in check.slopes):
+        mine = {s.step: s for s in check.slopes if s.name == name}
+        first = next(iter(mine.values()))
+        if first.expected is None:
+            continue
+        wrong = any(s.ok is False for s in mine.values())
+        cells = [
+            "gone" if s.slope is None else f"{s.slope:+.2f}" + ("!" if s.ok is False else "")
+            for s in mine.values()
+        ]
+        judged = next((s.judged for s in mine.values() if s.judged), "")
+        rows.append(
+            [name, f"{first.expected:+g}", *cells, "WRONG" if wrong else "ok" if judged else "", judged]
+        )
+    _print_table(
+        f"{check.name}: {check.status}\nexponents in {check.letter} over "
+        f"{', '.join(map(str, check.measured.scales))}; {check.measured.seeds} seeds; at steps",
+        ["quantity", "expected", *map(str, steps), "", "judged for"],
+        rows,
+    )
+    print(", ".join(f"{k} {v}" for k, v in check.desiderata.items()))
+    if check.cause:
+        worst = check.failing()
+        if worst and worst[0].slope is not None and worst[0].ci is not None:
+            w = worst[0]
+            print(
+                f"first to break: {w.name} at step {w.step}, {check.letter}^{w.slope:.2f} "
+                f"[{w.ci[0]:.2f}, {w.ci[1]:.2f}]"
+            )
+        print(check.cause)
+    print()
+
+
+def _print_proposal(proposal: Any) -> None:
+    rule = proposal.parameterization
+    _print_table(
+        "proposed exponents, from the slopes of Z, F and ΔZ",
+        ["", f"in {proposal.letter}", "interval", "taken as"],
+        [
+            [
+                name,
+                f"{value:+.3f}",
+                "[{:+.3f}, {:+.3f}]".format(*proposal.intervals[name]),
+                str(getattr(rule, name)),
+            ]
+            for name, value in proposal.exponents.items()
+        ],
+    )
+    if proposal.constants:
+        print("with", ", ".join(f"{k} = {v:.3g}" for k, v in proposal.constants.items()))
+    print(f"check with these: {proposal.check.status} {proposal.check.cause}".rstrip())
+    if proposal.verdict is not None:
+        print(f"sweep with these: {proposal.verdict.status}. {proposal.verdict.reason}")
+
+
+@app.command()
 def export(
     folder: Annotated[str, typer.Argument(help="A folder of results.")],
     format_: Annotated[str, typer.Option("--format", help="csv or parquet.")] = "csv",
+    probes: Annotated[
+        bool, typer.Option("--probes", help="What was measured: a row per run and step.")
+    ] = False,
     out: Annotated[str | None, typer.Option(help="The file; CSV goes to standard output without it.")] = None,
 ) -> int:
     """Write all runs as one table, one row per run."""
-    from denseam.store import Store, write_csv, write_parquet
+    from denseam.store import Store, write_csv, write_parquet, write_probes_csv
 
     if format_ not in ("csv", "parquet"):
         raise InputError(f"format must be 'csv' or 'parquet', got {format_!r}")
-    if format_ == "parquet" and out is None:
-        raise InputError("out is needed for the format 'parquet'")
-    records = Store(folder).read(None if format_ == "parquet" else SCALAR_COLUMNS)
+    if format_ == "parquet" and (out is None or probes):
+        raise InputError(
+            "out is needed for the format 'parquet'"
+            if out is None
+            else "probes are lists in the format 'parquet' already; leave --probes out"
+        )
+    records = Store(folder).read(None if format_ == "parquet" or probes else SCALAR_COLUMNS)
     _say_skipped(records.skipped)
+    if probes and not any(row["probe_steps"] for row in records):
+        raise InputError(f"{folder}: nothing was measured there; sweep with --probes all")
+    write = write_probes_csv if probes else write_csv
     if format_ == "parquet":
         assert out is not None
         write_parquet(records, out)
     elif out is None:
-        write_csv(records, sys.stdout)
+        write(records, sys.stdout)
     else:
         with open(out, "w", newline="") as file:
-            write_csv(records, file)
+            write(records, file)
     return OK
 
 
@@ -426,10 +604,8 @@ def demo(
 ) -> int:
     """Show transfer with centring, and its failure without: two studies, two verdicts, one figure."""
     from denseam.demo import demo as show
-    from denseam.progress import Progress
-    from denseam.runner import SweepListener
 
-    shown = show(out, SweepListener() if quiet else Progress())
+    shown = show(out, _listener(quiet))
     _print_verdicts(shown.verdicts)
     print(f"{shown.summary.runs} runs in {shown.summary.seconds:.0f} s; drawn in", *shown.files)
     return OK

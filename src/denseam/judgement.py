@@ -26,9 +26,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
-from scipy import stats
 
 from denseam.errors import InputError, listed
+from denseam.intervals import Interval, mean_interval
 from denseam.store import Records, Row
 
 Status = Literal["TRANSFERS", "DRIFTS", "FAILS", "INCONCLUSIVE"]
@@ -41,7 +41,6 @@ AXES = (
     "noise",
 )  # fmt: skip
 
-Interval = tuple[float, float]
 Curves = Callable[[Sequence[str]], Mapping[str, Sequence[float]]]
 #: The columns a verdict needs, besides the curves.
 COLUMNS = ("study", "study_id", "scale", "regime", "seed", "status", "final_mse", "zero_mse", "swept", *AXES)
@@ -409,7 +408,7 @@ def _regrets(
             regret[grid.scales[i]], intervals[grid.scales[i]] = math.inf, None
             continue
         each = each / np.min(L[i], axis=0) - 1
-        regret[grid.scales[i]], intervals[grid.scales[i]] = _mean_interval(each)
+        regret[grid.scales[i]], intervals[grid.scales[i]] = mean_interval(each)
     return regret, intervals
 
 
@@ -448,21 +447,13 @@ def _slope(
         return None, None
     d = grid.doublings - grid.doublings.mean()
     slopes = d @ coordinates / (d @ d)
-    mean, interval = _mean_interval(slopes)
+    mean, interval = mean_interval(slopes)
     if interval is None:
         return mean, None
     half = (interval[1] - interval[0]) / 2
     if resolution and len(grid.x) > 1:
         step = float(np.max(np.diff(grid.x)))
         half = math.hypot(half, 1.96 * step / math.sqrt(12) / math.sqrt(float(d @ d)))
-    return mean, (mean - half, mean + half)
-
-
-def _mean_interval(values: np.ndarray[Any, Any]) -> tuple[float, Interval | None]:
-    n, mean = len(values), float(np.mean(values))
-    if n < 2:
-        return mean, None
-    half = float(stats.t.ppf(0.975, n - 1) * np.std(values, ddof=1) / math.sqrt(n))
     return mean, (mean - half, mean + half)
 
 

@@ -29,7 +29,7 @@ import numpy as np
 
 from denseam.errors import InputError
 from denseam.files import write_whole
-from denseam.schema import COLUMNS
+from denseam.schema import COLUMNS, PROBE_COLUMNS
 
 Row = dict[str, Any]
 
@@ -185,6 +185,18 @@ def write_csv(records: Records, file: Any) -> None:
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(columns)
     writer.writerows(["" if row[c] is None else row[c] for c in columns] for row in records)
+
+
+def write_probes_csv(records: Records, file: Any) -> None:
+    """Write what was measured while training, one row for each run and step."""
+    named = [(name, c) for name, c in PROBE_COLUMNS.items() if any(row[c] for row in records)]
+    whose = ("key", "study", "scale", "features", "memories", "samples", "batch", "eta0", "seed")
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow([*whose, "step", *(name for name, _ in named)])
+    for row in records:
+        for i, step in enumerate(row["probe_steps"] or ()):
+            values = ("" if row[c] is None else row[c][i] for _, c in named)
+            writer.writerow([*(row[c] for c in whose), int(step), *values])
 
 
 def write_parquet(records: Records, path: str | os.PathLike[str]) -> None:
