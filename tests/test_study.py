@@ -150,11 +150,11 @@ def test_more_samples_than_there_are_are_refused(tmp_path):
 
 
 def test_probes_are_resolved_checked_and_part_of_the_keys_only_where_asked_for():
-    base = Study("relu", "sgd", (16, 32), (0.01,), seeds=1, epochs=16)
+    base = Study("relu", "sgd", (16, 32), (0.01,), seeds=1, epochs=32)
     probed = replace(base, probes=("spectra", "dZ1"))
     assert "lambda_max" in probed.probes
     assert "dZ1" in probed.probes
-    assert probed.steps_to_probe(probed.regime.shape(16)) == (0, 128)
+    assert probed.steps_to_probe(probed.regime.shape(16)) == (0, 256)
     assert base.steps_to_probe(base.regime.shape(16)) == ()
     assert {s.key for s in base.runs()}.isdisjoint(s.key for s in probed.runs())
     for change, words in (
@@ -162,7 +162,7 @@ def test_probes_are_resolved_checked_and_part_of_the_keys_only_where_asked_for()
         ({"probes": ("everything",)}, "probes must be 'all'"),
         ({"probe_steps": (0, 1)}, "say what to measure"),
         ({"probes": ("Z",), "probe_steps": (3, 1)}, "probe_steps must rise"),
-        ({"probes": ("Z",), "probe_steps": (0, 160)}, "probe_steps must be at most 159"),
+        ({"probes": ("Z",), "probe_steps": (0, 320)}, "probe_steps must be at most 319"),
         ({"probes": ("dF11",), "axes": {"momentum": (0.5,)}}, "without momentum"),
     ):
         with pytest.raises(InputError, match=words):

@@ -44,7 +44,7 @@ PRECISIONS: tuple[Precision, ...] = ("float32", "tf32", "bf16", "float64")
 ENGINE = 1
 
 #: By default one measurement for so many steps of training; it costs about as much as ten of them.
-STEPS_PER_PROBE = 80
+STEPS_PER_PROBE = 128
 
 DEFAULT_REGIME = Proportional(kappa=2, rho=5, beta=0.1)
 

@@ -182,7 +182,7 @@ def _transfer(study: Study, out: str | os.PathLike[str] | None, listener: SweepL
         study,
         scales=tuple(study.scales)[:3],
         eta0=logspace(1e-3, 1.0, 10),
-        seeds=3,
+        seeds=6,
         epochs=max(16, study.epochs),
         probes=(),
         probe_steps=None,
