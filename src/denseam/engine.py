@@ -381,8 +381,9 @@ class Program:
     def model_bytes(self) -> float:
         """Return the memory of one model in training: parameters, moments, gradient, activations."""
         N, K, B = self.shape.N, self.shape.K, self.B
-        copies = 3 if self.study.optimizer == "sgd" else 6
-        return float(jnp.dtype(self.dtype).itemsize * (copies * K * N + 8 * B * K + 6 * B * N))
+        copies = (3 if self.study.optimizer == "sgd" else 6) + (6 if self.study.probes else 0)
+        activations = 20 if self.study.probes else 8
+        return float(jnp.dtype(self.dtype).itemsize * (copies * K * N + activations * B * K + 6 * B * N))
 
     def segment_steps(self, models: int, groups: int) -> int:
         """Return the steps of a segment: a divisor of the run that takes about SEGMENT_SECONDS."""

@@ -105,7 +105,7 @@ def _status(judged: Sequence[Slope]) -> Status:
 
 def _gone_everywhere(measured: Measurements) -> set[int]:
     """Return the steps at which the smallest scale has diverged too: no comparison says anything there."""
-    sizes = measured.values["F"]
+    sizes = measured.outputs
     return {t for i, t in enumerate(measured.steps) if not any(math.isfinite(v) for v in sizes[i, 0])}
 
 

@@ -29,6 +29,11 @@ class Measurements:
         )
 
     @property
+    def outputs(self) -> Float[np.ndarray, "steps scales seeds"]:
+        """The size of F, by which a run is seen to be gone; of another quantity if F was not measured."""
+        return self.values["F"] if "F" in self.values else next(iter(self.values.values()))
+
+    @property
     def seeds(self) -> int:
         """How many seeds there are."""
         return int(next(iter(self.values.values())).shape[2])

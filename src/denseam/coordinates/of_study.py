@@ -13,7 +13,7 @@ from denseam.coordinates.slopes import slopes
 from denseam.errors import InputError, refuse
 from denseam.quantities import log_spaced
 from denseam.runner import SweepListener, sweep
-from denseam.scaling import FAMILIES, MemoriesOnly, Regime
+from denseam.scaling import MemoriesOnly, Regime
 from denseam.store import Records
 from denseam.study import DEFAULT_REGIME, Study
 
@@ -135,12 +135,15 @@ def _judged(name: str, rows: Records) -> Check:
     row = rows[0]
     measured = from_records(rows)
     centred = row["centred"] == "yes"
-    family = FAMILIES.get(row["activation"], "elementwise")
+    family = "softmax" if "K_eff" in measured.values else "elementwise"  # measured for that family alone
     split = "dZ1" in measured.values
     expected = expectations(family, row["optimizer"], row["regime"], centred=centred, split=split)
     letter = "K" if row["regime"] == "memories-only" else "N"
     setting = Setting(name, family, row["optimizer"], centred, letter)
-    return judge(measured, slopes(measured, expected), setting)
+    found = slopes(measured, expected)
+    if not any(s.judged for s in found):
+        raise InputError(f"{name}: of what is judged nothing was measured; sweep with --probes all")
+    return judge(measured, found, setting)
 
 
 def measured_of(study: Study) -> Measurements:

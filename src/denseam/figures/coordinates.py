@@ -33,7 +33,7 @@ def draw_coordinates(check: Check, out: str | os.PathLike[str], name: str = "") 
 
 def _last_whole(check: Check) -> int:
     """Return the place of the last step at which no run was gone, of the steps after the first."""
-    sizes = check.measured.values["F"]
+    sizes = check.measured.outputs
     whole = [i for i in range(len(check.measured.steps)) if np.isfinite(sizes[i]).all()]
     return max(whole[-1] if whole else 0, min(1, len(check.measured.steps) - 1))
 
