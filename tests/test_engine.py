@@ -277,3 +277,47 @@ def test_probes_of_a_run_that_diverges_end_where_it_does():
         assert outcome.status == "diverged"
         assert np.isfinite(outcome.probes["F"][0])
         assert not np.isfinite(outcome.probes["F"][-1])
+
+
+SEVERAL = """
+import jax, numpy as np
+from denseam import engine
+from denseam.study import Study
+
+study = Study("relu", "adam", (16,), (0.003, 0.02), seeds=4, epochs=2, probes=("F",), probe_steps=(0, 5))
+runs = lambda **k: {o.spec.key: o for c in engine.train_runs(study, study.runs(), **k) for o in c}
+one = runs(devices=jax.devices()[:1], workers=1)
+several = runs(devices=jax.devices(), workers=3)  # one program for each core
+init, used = engine.Program.__init__, set()
+
+def as_gpu(self, *arguments):
+    init(self, *arguments)
+    self.platform = "gpu"
+
+class Spied(engine._Together):  # all models of a chunk as one array, as on a GPU
+    def run(self):
+        used.add(self.place)
+        return super().run()
+
+engine.Program.__init__, engine._OneByOne, engine._Together = as_gpu, Spied, Spied
+together = runs(devices=jax.devices(), workers=3)
+assert len(used) == 3, used
+for key, outcome in one.items():
+    for other in (several[key], together[key]):
+        assert np.allclose(other.loss, outcome.loss, rtol=1e-4)
+        assert np.allclose(other.probes["F"], outcome.probes["F"], rtol=1e-4)
+print("the same on", len(jax.devices()))
+"""
+
+
+def test_several_devices_share_the_work_and_give_the_same():
+    """Three virtual devices, in both layouts."""
+    import os
+    import subprocess
+    import sys
+
+    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=3", "JAX_PLATFORMS": "cpu"}
+    found = subprocess.run(
+        [sys.executable, "-c", SEVERAL], capture_output=True, text=True, env=os.environ | flags, timeout=300
+    )
+    assert found.stdout.strip() == "the same on 3", found.stderr[-2000:]

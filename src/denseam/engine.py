@@ -419,12 +419,14 @@ def _chunks(specs: Sequence[RunSpec], program: Program, threads: int) -> list[li
     groups: dict[tuple[int, float], list[RunSpec]] = {}
     for spec in specs:
         groups.setdefault((spec.seed, spec.values["noise"]), []).append(spec)
-    most = max(1, int(memory(program.platform) / (threads * program.model_bytes())))
+    sharing = threads if program.platform == "cpu" else 1  # every GPU has a memory of its own
+    most = max(1, int(memory(program.platform) / (sharing * program.model_bytes())))
     if program.platform == "cpu":
         # Pieces small enough to keep all cores busy to the end, large enough to share their batches.
         share = math.ceil(len(specs) / threads)
         size = min(most, share, max(8, math.ceil(share / 3)))
         return [[piece] for group in groups.values() for piece in _pieces(group, size)]
+    most = min(most, math.ceil(len(specs) / threads))  # something to do for every GPU
     wide = [piece for group in groups.values() for piece in _pieces(group, most)]
     chunks: list[list[list[RunSpec]]] = []
     for piece in wide:
