@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import denseam as dam
 from denseam.probes import measure_step, take_step
 from denseam.probes.spectra import DENSE, MATRIX_FREE, leading
+from denseam.probes.updates import terms
 from denseam.quantities import GROUPS, QUANTITIES, applicable, log_spaced, resolve
 from denseam.scaling import Scales
 from denseam.training import Columns
@@ -128,22 +129,13 @@ def test_first_order_terms_sum_to_the_derivative_along_the_update(name, optimize
         return model.with_parameters(parameters).update(jnp.asarray(X.T)).T
 
     _, derivative = jax.jvp(outputs, (model.parameters,), (step.change,))
-    terms = reference_terms(step)
-    assert jnp.max(jnp.abs(sum(terms) - derivative)) <= 1e-10 * jnp.max(jnp.abs(derivative))
+    found = terms(step)
+    parts = ["dF_outer", "dF_inner", "dF_b", "dF_c"]
     if optimizer == "sgd":
-        np.testing.assert_allclose(sum(step.split()), step.change.W, rtol=1e-10, atol=1e-14)
-
-
-def reference_terms(step):
-    m, G = step.model, step.batch.G
-    dZ_W = m.s1 * step.centre(step.change.W @ G)
-    dZ_b = step.centre((m.s_b * step.change.b)[:, None]) * jnp.ones_like(G[:1])
-    return (
-        m.s2 * (step.change.W.T @ step.met.S),
-        step.output(step.through(dZ_W)),
-        step.output(step.through(dZ_b)),
-        (m.s_c * step.change.c)[:, None] * jnp.ones_like(G[:1]),
-    )
+        np.testing.assert_allclose(found["dW1"] + found["dW2"], step.change.W, rtol=1e-10, atol=1e-14)
+        parts[:2] = ["dF11", "dF12", "dF21", "dF22"]
+    total = sum(found[part] for part in parts)
+    assert jnp.max(jnp.abs(total - derivative)) <= 1e-10 * jnp.max(jnp.abs(derivative))
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
@@ -205,3 +197,42 @@ def test_log_spaced_steps(steps, most):
     assert len(chosen) <= most
     assert list(chosen) == sorted(set(chosen))
     assert chosen[-1] < steps
+
+
+# --- theory beside simulation: the only place where they meet ------------------------------------
+
+
+def first_steps(N, draws, activation, **options):
+    """The probes of the first step of this library's own models, at κ = 2, ρ_B = 0.5, noise 0.5."""
+    study = dam.Study(
+        activation, "sgd", (N,), (1.0,), seeds=draws, epochs=1, precision="float64", probes=("updates", "spectra"),
+        probe_steps=(0,), **options,
+    )  # fmt: skip
+    records = dam.sweep(study)
+    return {name: np.array([row[f"probe_{name}"][0] for row in records]) for name in study.probes}
+
+
+def test_the_first_step_is_as_large_as_the_theory_says():
+    from denseam import theory
+
+    N, draws = 64, 100
+    measured = first_steps(N, draws, "identity")
+    predicted = theory.residual_update_sizes(2, 0.5, 0.5)
+    for name, size in predicted._asdict().items():
+        squares = measured[f"d{name}"] ** 2
+        error = 3 * squares.std(ddof=1) / np.sqrt(draws) / size
+        assert abs(squares.mean() / size - 1) <= 6 / N + error, (name, squares.mean(), size)
+
+
+def test_spikes_are_where_the_theory_says():
+    from denseam import theory
+
+    N, K, B, draws = 64, 128, 32, 60
+    variance = theory.feature_variance(0.5)
+    moments = theory.relu_moments(1, variance)
+    raw = first_steps(N, draws, "relu", centred=False)["lambda_max_raw"]
+    assert K * raw.mean() == pytest.approx(theory.mean_spike(moments, K, B), rel=0.04)
+    offset = first_steps(N, draws, "relu", bias_init="normal")["lambda_max"]
+    predicted = theory.bias_spike(lambda z: np.sqrt(2) * np.maximum(z, 0), K, B, variance=variance)
+    error = 3 * offset.std(ddof=1) / np.sqrt(draws) / offset.mean()
+    assert K * offset.mean() == pytest.approx(predicted, rel=6 / N + error)

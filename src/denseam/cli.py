@@ -526,7 +526,7 @@ def export(
         )
     records = Store(folder).read(None if format_ == "parquet" or probes else SCALAR_COLUMNS)
     _say_skipped(records.skipped)
-    if probes and not any(row["probe_steps"] for row in records):
+    if probes and not any(row.get("probe_steps") for row in records):
         raise InputError(f"{folder}: nothing was measured there; sweep with --probes all")
     write = write_probes_csv if probes else write_csv
     if format_ == "parquet":

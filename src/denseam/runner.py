@@ -150,7 +150,6 @@ def row(study: Study, outcome: Outcome) -> Row:
         "version": __version__,
         "jax": jax.__version__,
         "loss": as_floats(outcome.loss),
-        "probe_steps": as_floats(outcome.probe_steps) or None,
-        **dict.fromkeys(PROBE_COLUMNS.values()),
+        **({"probe_steps": as_floats(outcome.probe_steps)} if outcome.probes else {}),
         **{PROBE_COLUMNS[name]: as_floats(values) for name, values in outcome.probes.items()},
     }

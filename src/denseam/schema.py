@@ -9,6 +9,10 @@ from denseam.quantities import QUANTITIES
 #: The column of each quantity that was measured while training; its values belong to `probe_steps`.
 PROBE_COLUMNS: Mapping[str, str] = {name: f"probe_{name}" for name in QUANTITIES}
 
+#: What only probed runs have. Files hold these columns always, so that they open as one table; rows in memory
+#: hold those that were measured.
+PROBED: tuple[str, ...] = ("probe_steps", *PROBE_COLUMNS.values())
+
 #: Column → kind: s text, i whole number, f float, l list of floats.
 COLUMNS: Mapping[str, str] = {
     "key": "s", "study": "s", "study_id": "s", "scale": "i",
@@ -20,5 +24,5 @@ COLUMNS: Mapping[str, str] = {
     "noise": "f", "eta_b_ratio": "f", "eta_c_ratio": "f", "s1_0": "f", "s2_0": "f", "beta": "f",
     "momentum": "f", "beta1": "f", "beta2": "f", "epsilon": "f", "swept": "s",
     "seconds": "f", "device": "s", "version": "s", "jax": "s", "loss": "l",
-    "probe_steps": "l", **dict.fromkeys(PROBE_COLUMNS.values(), "l"),
+    **dict.fromkeys(PROBED, "l"),
 }  # fmt: skip

@@ -29,7 +29,7 @@ import numpy as np
 
 from denseam.errors import InputError
 from denseam.files import write_whole
-from denseam.schema import COLUMNS, PROBE_COLUMNS
+from denseam.schema import COLUMNS, PROBE_COLUMNS, PROBED
 
 Row = dict[str, Any]
 
@@ -168,14 +168,19 @@ def _read_shard(path: Path, columns: list[str]) -> list[Row]:
     if _digest(content) != path.stem.split("-")[1]:
         raise ValueError("damaged: its content is not what was written")
     if path.suffix == ".json":
-        return [_unplain({c: row.get(c) for c in columns}) for row in json.loads(content)["rows"]]
+        return [_unplain({c: row.get(c) for c in columns if c in row or c not in PROBED})
+                for row in json.loads(content)["rows"]]  # fmt: skip
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     file = pq.ParquetFile(pa.BufferReader(content))
     there = set(file.schema_arrow.names)
-    rows: list[Row] = file.read([c for c in columns if c in there], use_threads=False).to_pylist()
-    later = dict.fromkeys(c for c in columns if c not in there)  # columns that this shard is older than
+    table = file.read([c for c in columns if c in there], use_threads=False)
+    table = table.drop_columns(
+        [c for c in PROBED if c in table.column_names and table[c].null_count == len(table)]
+    )
+    rows: list[Row] = table.to_pylist()
+    later = dict.fromkeys(c for c in columns if c not in there and c not in PROBED)  # newer than this shard
     return [row | later for row in rows] if later else rows
 
 
@@ -189,13 +194,13 @@ def write_csv(records: Records, file: Any) -> None:
 
 def write_probes_csv(records: Records, file: Any) -> None:
     """Write what was measured while training, one row for each run and step."""
-    named = [(name, c) for name, c in PROBE_COLUMNS.items() if any(row[c] for row in records)]
+    named = [(name, c) for name, c in PROBE_COLUMNS.items() if any(row.get(c) for row in records)]
     whose = ("key", "study", "scale", "features", "memories", "samples", "batch", "eta0", "seed")
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow([*whose, "step", *(name for name, _ in named)])
     for row in records:
-        for i, step in enumerate(row["probe_steps"] or ()):
-            values = ("" if row[c] is None else row[c][i] for _, c in named)
+        for i, step in enumerate(row.get("probe_steps") or ()):
+            values = (row[c][i] if row.get(c) else "" for _, c in named)
             writer.writerow([*(row[c] for c in whose), int(step), *values])
 
 

@@ -311,7 +311,7 @@ class Study:
             "centred": self.centred,
             "bias_init": self.bias_init,
             "precision": self.precision,
-        } | ({"probes": self.probes, "probe_steps": self.probe_steps} if self.probes else {})
+        } | ({"probes": self.probes} if self.probes else {})
 
     def _parameterization_key(self) -> Any:
         """Return the name of a known rule, the exponents of one that was given by hand."""
@@ -335,6 +335,8 @@ class Study:
                 for point in itertools.product(*grid.values()):
                     values = dict(zip(grid, point, strict=True))
                     asked = settings | {"shape": dataclasses.asdict(shape), "seed": seed, "values": values}
+                    if self.probes:
+                        asked["probe_steps"] = self.steps_to_probe(shape)
                     specs.append(RunSpec(_hash(asked), scale, shape, seed, values))
         return specs
 

@@ -41,7 +41,7 @@ class Measurements:
 
 def from_records(records: Records) -> Measurements:
     """Return the probes of the runs of one study; of several learning rates, those of the smallest."""
-    rows = [row for row in records if row["probe_steps"]]
+    rows = [row for row in records if row.get("probe_steps")]
     if not rows:
         raise InputError("records hold no probes: sweep with --probes all")
     smallest = min(row["eta0"] for row in rows)
@@ -54,7 +54,7 @@ def from_records(records: Records) -> Measurements:
     if not steps or not whole:
         raise InputError("records have no seed and no step in common over their scales")
     at = {(row["scale"], row["seed"]): row for row in rows}
-    names = [name for name, column in PROBE_COLUMNS.items() if all(row[column] for row in rows)]
+    names = [name for name, column in PROBE_COLUMNS.items() if all(row.get(column) for row in rows)]
 
     def value(name: str, step: float, scale: int, seed: int) -> float:
         row = at[scale, seed]

@@ -36,17 +36,22 @@ def sizes(step: Step) -> dict[str, Array]:
 
 def updates(step: Step) -> dict[str, Array]:
     """Return the sizes of all terms of ΔW, ΔZ and ΔF."""
+    return {name: rms(V) for name, V in terms(step).items()}
+
+
+def terms(step: Step) -> dict[str, Array]:
+    """Return the terms of ΔW, ΔZ and ΔF themselves."""
     m, G, dW = step.model, step.batch.G, step.change.W
     found = {"grad_W": step.gradient.W, "dW": dW}
     plain_sgd = step.optimizer.kind == "sgd" and step.optimizer.momentum is None
     if plain_sgd:
         dW1, dW2 = step.split()
         dZ1, dZ2 = (m.s1 * step.centre(part @ G) for part in (dW1, dW2))
-        F1, F2 = (m.s2 * (part.T @ step.met.S) for part in (dW1, dW2))
+        F11, F12 = (m.s2 * (part.T @ step.met.S) for part in (dW1, dW2))
         F21, F22 = (step.output(step.through(dZ)) for dZ in (dZ1, dZ2))
         found |= {"dW1": dW1, "dW2": dW2, "dZ1": dZ1, "dZ2": dZ2}
-        found |= {"dF11": F1, "dF12": F2, "dF21": F21, "dF22": F22}
-        dZ_W, outer, inner = dZ1 + dZ2, F1 + F2, F21 + F22
+        found |= {"dF11": F11, "dF12": F12, "dF21": F21, "dF22": F22}
+        dZ_W, outer, inner = dZ1 + dZ2, F11 + F12, F21 + F22
     else:
         dZ_W = m.s1 * step.centre(dW @ G)
         outer, inner = m.s2 * (dW.T @ step.met.S), step.output(step.through(dZ_W))
@@ -58,8 +63,7 @@ def updates(step: Step) -> dict[str, Array]:
     dF = _exact_change(step, dZ_W + dZ_b)
     found |= {"dZ_W": dZ_W, "dZ_b": dZ_b, "dZ_exact": dZ_W + dZ_b, "dF_outer": outer, "dF_inner": inner}
     found |= {"dF_b": dF_b, "dF_c": dF_c, "dF_exact": dF}
-    found["dF_remainder"] = dF - (outer + inner + dF_b + dF_c)
-    return {name: rms(V) for name, V in found.items()}
+    return found | {"dF_remainder": dF - (outer + inner + dF_b + dF_c)}
 
 
 def _exact_change(step: Step, dZ: Array) -> Array:
