@@ -30,6 +30,20 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+# Options of more than one command.
+Activation = Annotated[str | None, typer.Option(help="identity, relu, tanh or softmax.")]
+Power = Annotated[float | None, typer.Option(help="p of relu^p, at least 1.")]
+OptimizerOption = Annotated[str | None, typer.Option(help="sgd or adam.")]
+RegimeOption = Annotated[str | None, typer.Option(help="proportional (default) or memories-only.")]
+Kappa = Annotated[float | None, typer.Option(help="K/N, proportional (2).")]
+Rho = Annotated[float | None, typer.Option(help="P/N, proportional (5).")]
+Beta = Annotated[float | None, typer.Option(help="B/P, proportional (0.1).")]
+Noise = Annotated[float | None, typer.Option(help="Standard deviation of the noise (0.5).")]
+BiasInitOption = Annotated[str | None, typer.Option(help="zero (default) or normal.")]
+ParameterizationOption = Annotated[
+    str | None, typer.Option(help="prescription (default), standard, or changes as in s2=K^-1.")
+]
+Data = Annotated[str | None, typer.Option(help="isotropic (default), anisotropic or a .npy file.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 
 
@@ -143,27 +157,25 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing about pr
 @app.command()
 def sweep(
     study_file: Annotated[str | None, typer.Argument(help="A study file (TOML); flags override it.")] = None,
-    activation: Annotated[str | None, typer.Option(help="identity, relu, tanh or softmax.")] = None,
-    power: Annotated[float | None, typer.Option(help="p of relu^p, at least 1.")] = None,
-    optimizer: Annotated[str | None, typer.Option(help="sgd or adam.")] = None,
-    regime: Annotated[str | None, typer.Option(help="proportional (default) or memories-only.")] = None,
+    activation: Activation = None,
+    power: Power = None,
+    optimizer: OptimizerOption = None,
+    regime: RegimeOption = None,
     scales: Annotated[str | None, typer.Option(help="N (or K, memories-only), as in 32,64,128.")] = None,
     eta0: Annotated[str | None, typer.Option(help="low:high:count, log-spaced, or 0.01,0.02.")] = None,
     seeds: Annotated[int | None, typer.Option(help="How many seeds (3).")] = None,
     epochs: Annotated[int | None, typer.Option(help="Passes over the data (64).")] = None,
-    kappa: Annotated[float | None, typer.Option(help="K/N, proportional (2).")] = None,
-    rho: Annotated[float | None, typer.Option(help="P/N, proportional (5).")] = None,
-    beta: Annotated[float | None, typer.Option(help="B/P, proportional (0.1).")] = None,
+    kappa: Kappa = None,
+    rho: Rho = None,
+    beta: Beta = None,
     features: Annotated[int | None, typer.Option(help="N, memories-only.")] = None,
     samples: Annotated[int | None, typer.Option(help="P, memories-only.")] = None,
     batch: Annotated[int | None, typer.Option(help="B, memories-only.")] = None,
-    noise: Annotated[float | None, typer.Option(help="Standard deviation of the noise (0.5).")] = None,
+    noise: Noise = None,
     uncentered: Annotated[bool | None, typer.Option("--uncentered", help="Do not centre.")] = None,
-    bias_init: Annotated[str | None, typer.Option(help="zero (default) or normal.")] = None,
-    parameterization: Annotated[
-        str | None, typer.Option(help="prescription (default), standard, or changes as in s2=K^-1.")
-    ] = None,
-    data: Annotated[str | None, typer.Option(help="isotropic (default), anisotropic or a .npy file.")] = None,
+    bias_init: BiasInitOption = None,
+    parameterization: ParameterizationOption = None,
+    data: Data = None,
     probes: Annotated[str | None, typer.Option(help="What to measure: all, or as in updates,K_eff.")] = None,
     probe_steps: Annotated[str | None, typer.Option(help="When, as in 0,1,2,4 (log-spaced).")] = None,
     precision: Annotated[str | None, typer.Option(help="float32 (default), float64, tf32, bf16.")] = None,
@@ -358,27 +370,25 @@ def _regret(value: float | None) -> str:
 @app.command()
 def check(
     folder: Annotated[str | None, typer.Argument(help="Judge the probes of these runs instead.")] = None,
-    activation: Annotated[str | None, typer.Option(help="identity, relu, tanh or softmax.")] = None,
-    power: Annotated[float | None, typer.Option(help="p of relu^p, at least 1.")] = None,
-    optimizer: Annotated[str | None, typer.Option(help="sgd or adam.")] = None,
-    regime: Annotated[str | None, typer.Option(help="proportional (default) or memories-only.")] = None,
+    activation: Activation = None,
+    power: Power = None,
+    optimizer: OptimizerOption = None,
+    regime: RegimeOption = None,
     scales: Annotated[str | None, typer.Option(help="N (or K, memories-only), as in 64,128,256.")] = None,
     eta0: Annotated[float | None, typer.Option(help="The learning rate (0.1; for adam 0.03).")] = None,
     seeds: Annotated[int, typer.Option(help="How many seeds.")] = 4,
     steps: Annotated[int, typer.Option(help="How many steps to train.")] = 16,
-    kappa: Annotated[float | None, typer.Option(help="K/N, proportional (2).")] = None,
-    rho: Annotated[float | None, typer.Option(help="P/N, proportional (5).")] = None,
-    beta: Annotated[float | None, typer.Option(help="B/P, proportional (0.1).")] = None,
+    kappa: Kappa = None,
+    rho: Rho = None,
+    beta: Beta = None,
     features: Annotated[int | None, typer.Option(help="N, memories-only (16).")] = None,
     samples: Annotated[int | None, typer.Option(help="P, memories-only (64).")] = None,
     batch: Annotated[int | None, typer.Option(help="B, memories-only (16).")] = None,
-    noise: Annotated[float | None, typer.Option(help="Standard deviation of the noise (0.5).")] = None,
+    noise: Noise = None,
     uncentered: Annotated[bool, typer.Option("--uncentered", help="Do not centre.")] = False,
-    bias_init: Annotated[str | None, typer.Option(help="zero (default) or normal.")] = None,
-    parameterization: Annotated[
-        str | None, typer.Option(help="prescription (default), standard, or changes as in s2=K^-1.")
-    ] = None,
-    data: Annotated[str | None, typer.Option(help="isotropic (default), anisotropic or a .npy file.")] = None,
+    bias_init: BiasInitOption = None,
+    parameterization: ParameterizationOption = None,
+    data: Data = None,
     find: Annotated[
         bool, typer.Option("--find", help="Also find exponents that work, and sweep them.")
     ] = False,

@@ -119,7 +119,7 @@ def propose(
     intervals: dict[str, Interval] = {}
     constants: dict[str, float] = {}
     for factor, quantity in (("s1", "Z"), ("s2", "F"), ("eta_W", "dZ_W")):
-        measured = measured_of(_with(first, rule, constants))
+        measured = measured_of(_with(first, rule, constants), listener)
         slope = slope_of(quantity, 0, measured.scales, measured.values[quantity][0], Expectation(0.0))
         if slope.slope is None or slope.ci is None:
             raise InputError(f"parameterization: {quantity} is not finite at every scale; lower eta0")
@@ -130,7 +130,7 @@ def propose(
         power = _power(given, exponents[factor], regime)
         rule = dataclasses.replace(rule, **{factor: power})  # type: ignore[arg-type]
         if factor != "eta_W":
-            measured = measured_of(_with(first, rule, constants))
+            measured = measured_of(_with(first, rule, constants), listener)
             size = float(np.exp(np.mean(np.log(measured.values[quantity][0]))))
             if not TOO_SMALL <= size <= TOO_LARGE:
                 constants[f"{factor}_0"] = 1 / size
@@ -143,7 +143,7 @@ def propose(
         constants,
         rule,
         start,
-        check_study(proposal),
+        check_study(proposal, listener=listener),
         _transfer(proposal, out, listener) if verify else None,
     )
 

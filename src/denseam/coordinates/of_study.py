@@ -146,6 +146,6 @@ def _judged(name: str, rows: Records) -> Check:
     return judge(measured, found, setting)
 
 
-def measured_of(study: Study) -> Measurements:
+def measured_of(study: Study, listener: SweepListener | None = None) -> Measurements:
     """Train a study and return its probes alone."""
-    return from_records(sweep(study))
+    return from_records(sweep(study, listener=listener))
