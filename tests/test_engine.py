@@ -207,7 +207,7 @@ def test_data_from_a_file_is_trained_on(tmp_path):
     train, held = (
         np.asarray(f(study.regime.shape(20), 1, np.float64)) for f in (source.samples, source.heldout)
     )
-    assert (train.shape, held.shape) == ((30, 10), (20, 10))
+    assert (train.shape, held.shape) == ((30, 10), (5, 10))
     assert not {tuple(r) for r in train.tolist()} & {tuple(r) for r in held.tolist()}
 
 

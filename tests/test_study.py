@@ -137,10 +137,12 @@ def test_bad_input_is_named_all_at_once_in_one_line(make, words):
 
 
 def test_more_samples_than_there_are_are_refused(tmp_path):
-    np.save(tmp_path / "d.npy", np.zeros((20, 8)))
-    with pytest.raises(InputError, match=r"has 20 samples, the study asks for 40.*"):
+    np.save(tmp_path / "d.npy", np.random.default_rng(0).standard_normal((20, 8)))
+    with pytest.raises(
+        InputError, match=r"has 18 samples to train on \(2 more are held out\), .* asks for 40"
+    ):
         Study("relu", "sgd", (16,), (0.1,), dam.MemoriesOnly(8, 40, 10), data=str(tmp_path / "d.npy"))
-    with pytest.raises(InputError, match="has 8 features"):
+    with pytest.raises(InputError, match="has only 8 features"):
         Study("relu", "sgd", (16,), (0.1,), dam.MemoriesOnly(9, 10, 10), data=str(tmp_path / "d.npy"))
     bad = tmp_path / "bad.toml"
     bad.write_text("activation = ")

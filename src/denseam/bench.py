@@ -16,11 +16,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
 from denseam._version import __version__
 from denseam.engine import cores, train_runs
 from denseam.errors import refuse
+from denseam.planning import product_rate
 from denseam.scaling import Proportional
 from denseam.study import Study, logspace
 
@@ -42,7 +42,7 @@ def benchmark(
     )
     gpu = jax.devices()[0].platform != "cpu"
     precision = "tf32" if gpu else "float32"
-    peak = _peak_product(precision)
+    peak = product_rate(gpu)
     torch_loop = _torch_loop(gpu) if importlib.util.find_spec("torch") else None
     rows, peaks = [], [peak()]
     for N in features:
@@ -126,27 +126,6 @@ def _engine(
     shape = specs[0].shape
     per_epoch: int = (shape.P or 1) // (shape.B or 1)
     return run, epochs * per_epoch
-
-
-def _peak_product(precision: str, n: int = 2048) -> Callable[[], float]:
-    """Return a function that measures the rate of a large square product, the best of several."""
-    if precision == "tf32":
-        n *= 4
-    with jax.default_matmul_precision("tensorfloat32" if precision == "tf32" else "highest"):
-        product = jax.jit(lambda a, b: a @ b)
-        a = jax.random.normal(jax.random.key(0), (n, n), jnp.float32)
-        product(a, a).block_until_ready()
-
-    def measure() -> float:
-        best = math.inf
-        with jax.default_matmul_precision("tensorfloat32" if precision == "tf32" else "highest"):
-            for _ in range(3):
-                began = time.perf_counter()
-                product(a, a).block_until_ready()
-                best = min(best, time.perf_counter() - began)
-        return 2.0 * n**3 / best
-
-    return measure
 
 
 def _torch_loop(gpu: bool) -> Callable[[int, str], float]:

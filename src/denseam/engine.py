@@ -28,6 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from denseam.cost import step_operations, training_bytes
 from denseam.errors import InputError
 from denseam.lagrangians import Elementwise, Softmax
 from denseam.model import DenseAM, Parameters
@@ -56,7 +57,7 @@ MEMORY_SHARE = 0.5
 #: Rough sustained rates, only used to choose the length of a segment: FLOP/s of a core and of a GPU.
 RATES = {"cpu": 5e10, "gpu": 5e13}
 
-_MATMUL = {"float32": "highest", "float64": "highest", "tf32": "tensorfloat32", "bf16": "BF16_BF16_F32"}
+MATMUL = {"float32": "highest", "float64": "highest", "tf32": "tensorfloat32", "bf16": "BF16_BF16_F32"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -328,7 +329,7 @@ class Program:
         self.steps = study.steps(shape)
         self.probe_steps = study.steps_to_probe(shape)
         self.dtype = jnp.float64 if study.precision == "float64" else jnp.float32
-        self.flops = 10.0 * shape.K * shape.N * self.B  # the floor of one step: five products
+        self.flops = step_operations(shape)
         self.segments = _Recent(2 * threads)  # for each worker one in use, one being drawn
         self._listener = listener
 
@@ -352,7 +353,7 @@ class Program:
     def _jit(self, name: str, static: dict[str, Any]) -> Any:
         functions: dict[str, Any] = {"draw": draw, "advance": advance, "evaluate": evaluate}
         function = functools.partial(functions[name], **static)
-        precision = _MATMUL[self.study.precision]
+        precision = MATMUL[self.study.precision]
 
         def precise(*arguments: Any) -> Any:
             with jax.default_matmul_precision(precision):
@@ -380,10 +381,8 @@ class Program:
 
     def model_bytes(self) -> float:
         """Return the memory of one model in training: parameters, moments, gradient, activations."""
-        N, K, B = self.shape.N, self.shape.K, self.B
-        copies = (3 if self.study.optimizer == "sgd" else 6) + (6 if self.study.probes else 0)
-        activations = 20 if self.study.probes else 8
-        return float(jnp.dtype(self.dtype).itemsize * (copies * K * N + activations * B * K + 6 * B * N))
+        itemsize = jnp.dtype(self.dtype).itemsize
+        return training_bytes(self.shape, self.study.optimizer, itemsize, bool(self.study.probes))
 
     def segment_steps(self, models: int, groups: int) -> int:
         """Return the steps of a segment: a divisor of the run that takes about SEGMENT_SECONDS."""
@@ -512,8 +511,8 @@ def _train_chunk(
         seed = specs[0].seed
         groups.append(
             _Group(
-                data=source.samples(program.shape, seed, dtype),
-                fresh=source.heldout(program.shape, seed, dtype),
+                data=jnp.asarray(source.samples(program.shape, seed, dtype)),
+                fresh=jnp.asarray(source.heldout(program.shape, seed, dtype)),
                 key=stream(seed, "noise"),
                 fresh_key=stream(seed, "heldout-noise"),
                 noise=jnp.asarray(specs[0].values["noise"], dtype),

@@ -7,8 +7,8 @@ loss there, minus one. Between grid points the logarithm of the loss is linear i
 
 =============  ==================================================================================
 FAILS          a run diverges at the transferred value; or the regret is surely above 10 %; or the
-               best loss rises by more than 10 % with scale; or the edge falls below the transferred
-               value before the target
+               best loss, over that of predicting zero, rises by more than 10 % with scale; or the edge
+               falls below the transferred value before the target
 INCONCLUSIVE   nothing can be said yet: an optimum at the end of the grid, fewer than 3 seeds or 3
                scales, nothing learned, or too much noise between seeds
 TRANSFERS      the regret is surely at most 2 % at every scale
@@ -54,6 +54,8 @@ class Verdict:
     ----------
     optimum, best_loss, edge
         Per scale; an edge of None means that nothing diverged (or that all did, if the loss is None).
+    optima
+        Per scale, the optimum of each seed.
     drift, edge_drift
         Decades per doubling of the scale, with 95 % intervals.
     regret
@@ -74,6 +76,7 @@ class Verdict:
     scale_letter: str
     seeds: int
     optimum: dict[int, float | None]
+    optima: dict[int, tuple[float, ...]]
     best_loss: dict[int, float | None]
     edge: dict[int, float | None]
     drift: float | None
@@ -227,7 +230,7 @@ def _judge(
     empty: dict[int, Any] = dict.fromkeys(grid.scales)
     result: dict[str, Any] = {
         "name": name, "axis": axis, "scale_letter": letter, "seeds": n_seeds, "next_step": "",
-        "optimum": empty, "best_loss": empty, "edge": empty, "drift": None, "drift_ci": None,
+        "optimum": empty, "optima": {}, "best_loss": empty, "edge": empty, "drift": None, "drift_ci": None,
         "edge_drift": None, "edge_drift_ci": None, "regret": {}, "regret_ci": {}, "base": None,
         "collapse": None, "flags": tuple(flags),
     }  # fmt: skip
@@ -243,6 +246,10 @@ def _judge(
     means = [None if top is None else float(np.mean(top.x)) for top in tops]
     result["optimum"] = {
         s: None if m is None else grid.value(m) for s, m in zip(grid.scales, means, strict=True)
+    }
+    result["optima"] = {
+        s: () if t is None else tuple(grid.value(x) for x in t.x)
+        for s, t in zip(grid.scales, tops, strict=True)
     }
     best = [float(np.mean(np.min(L[i], axis=0))) for i in range(len(grid.scales))]
     result["best_loss"] = {s: b if math.isfinite(b) else None for s, b in zip(grid.scales, best, strict=True)}
@@ -270,8 +277,10 @@ def _judge(
         flags.append(
             f"The stability edge falls by {-result['edge_drift']:.2f} decades per doubling of {letter}."
         )
-    zero = float(np.mean([row["zero_mse"] for row in rows]))
-    status, reason, step = _decide(grid, tops, means, best, zero, result, target, edges, falls, n_seeds)
+    # Data may have another variance at another size; what counts is how much of it is left.
+    zeros = [float(np.mean([row["zero_mse"] for row in rows if row["scale"] == s])) for s in grid.scales]
+    best = [b / z for b, z in zip(best, zeros, strict=True)]
+    status, reason, step = _decide(grid, tops, means, best, result, target, edges, falls, n_seeds)
     return Verdict(**result | {"next_step": step, "flags": tuple(flags)}, status=status, reason=reason)
 
 
@@ -280,7 +289,6 @@ def _decide(
     tops: list[_Top | None],
     means: list[float | None],
     best: list[float],
-    zero: float,
     result: dict[str, Any],
     target: int | None,
     edges: np.ndarray[Any, Any],
@@ -313,7 +321,7 @@ def _decide(
         few = [f"{len(scales)} scales"] * (len(scales) < FEWEST) + [f"{n_seeds} seeds"] * (n_seeds < FEWEST)
         step = f"Run at least {FEWEST} scales and {FEWEST} seeds."
         return "INCONCLUSIVE", f"There are only {' and '.join(few)}.", step
-    if max(best) > LEARNED * zero:
+    if max(best) > LEARNED:
         step = "Train for more epochs, or with less noise."
         return "INCONCLUSIVE", "Nothing was learned: the best loss is close to that of predicting zero.", step
 
@@ -329,7 +337,8 @@ def _decide(
     rise = max(best) / best[0] - 1
     if rise > RISE_BAD:
         at = scales[int(np.argmax(best))]
-        text = f"The best loss itself rises by {_percent(rise)} from {letter} = {scales[0]} to {at}."
+        text = f"The best loss itself rises by {_percent(rise)} from {letter} = {scales[0]} to {at}"
+        text += ", relative to that of predicting zero."
         return "FAILS", text + drift, "Check the parameterization with `denseam prescribe`."
     if _transfers(regret, intervals):
         return "TRANSFERS", f"With {here}, {cost}, the most of all scales.{drift}", ""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -439,6 +439,16 @@ class DenseAM(eqx.Module):
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the model to a safetensors file, its prescription inside as plain JSON."""
+        tensors, document = self.to_document()
+        return checkpoint.write(path, tensors, document)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> DenseAM:
+        """Read what `save` wrote."""
+        return cls.from_document(*checkpoint.read(path), path)
+
+    def to_document(self) -> tuple[dict[str, np.ndarray[Any, np.dtype[Any]]], dict[str, Any]]:
+        """Return the model as tensors and plain values."""
         names = ["W", "b", "c", "s1", "s2", "s_b", "s_c"] + (["counts"] if self.counts is not None else [])
         if self.scales is not None:
             refuse(
@@ -455,12 +465,17 @@ class DenseAM(eqx.Module):
             "centred": self.centred,
             "scales": self.scales.to_json() if self.scales else None,
         }
-        return checkpoint.write(path, {n: np.asarray(getattr(self, n)) for n in names}, document)
+        return {n: np.asarray(getattr(self, n)) for n in names}, document
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> DenseAM:
-        """Read what `save` wrote."""
-        tensors, document = checkpoint.read(path)
+    def from_document(
+        cls,
+        tensors: Mapping[str, np.ndarray[Any, np.dtype[Any]]],
+        document: Mapping[str, Any],
+        path: str | os.PathLike[str],
+    ) -> DenseAM:
+        """Read what `to_document` gave; what belongs to the data (tensors named `data.…`) is passed over."""
+        own: dict[str, Any] = {k: v for k, v in tensors.items() if not k.startswith("data.")}
         try:
             if document["kind"] != "model":
                 raise InputError(f"holds a {document['kind']!r}, not a model")
@@ -468,12 +483,12 @@ class DenseAM(eqx.Module):
             if not isinstance(features, Elementwise):
                 raise InputError(f"features must act on each neuron by itself, got {features.name!r}")
             if (
-                any(t.dtype == np.float64 for t in tensors.values())
+                any(t.dtype == np.float64 for t in own.values())
                 and jax.dtypes.canonicalize_dtype(np.float64) != np.float64
             ):
                 raise InputError("holds float64 tensors; set jax_enable_x64 to read it without loss")
             return cls(
-                **tensors,
+                **own,
                 activation=lagrangians.from_json(document["activation"]),
                 features=features,
                 centred=document["centred"],

@@ -1,4 +1,4 @@
-"""A sweep seen from outside: what runs, how long it will take, the best value so far."""
+"""Work seen from outside: what runs, how long it will take, how good it is so far."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from denseam.cost import step_operations
 from denseam.engine import Outcome
+from denseam.prediction import Expected
 from denseam.runner import SweepListener
 from denseam.scaling import Shape
 from denseam.study import RunSpec, Study
+from denseam.target import TrainListener
 
 
 class Progress(SweepListener):
@@ -29,6 +32,7 @@ class Progress(SweepListener):
         self._runs = self._done = self._diverged = 0
         self._began = time.perf_counter()
         self._note = ""
+        self._begun = False
         self._study: Study | None = None
         self._best: dict[tuple[str, int], tuple[float, float]] = {}
         self._counts: dict[tuple[str, int], list[int]] = {}
@@ -37,10 +41,16 @@ class Progress(SweepListener):
         self, studies: Sequence[Study], todo: Sequence[tuple[Study, list[RunSpec]]], reused: int
     ) -> None:
         """Say what will be trained."""
+        self._cost = self._done_cost = 0.0
+        self._done = self._diverged = 0
+        self._best, self._counts = {}, {}
+        again, self._begun = self._begun, True
+        if again and not any(specs for _, specs in todo):
+            return  # one of several sweeps of a search, and all of it is there
         for study, specs in todo:
             self._console.print(study.describe(), highlight=False)
             for spec in specs:
-                self._cost += self._price(spec) * self._steps(study, spec)
+                self._cost += self._price(spec) * study.steps(spec.shape)
                 self._counts.setdefault((study.name, spec.scale), [0, 0])[1] += 1
         self._runs = sum(len(specs) for _, specs in todo)
         kept = f", {reused} already there" if reused else ""
@@ -55,11 +65,7 @@ class Progress(SweepListener):
     @staticmethod
     def _price(spec: RunSpec) -> float:
         """Return the operations of one step, and a little for calling it."""
-        return 10.0 * spec.shape.K * spec.shape.N * (spec.shape.B or 1) + 1e5
-
-    @staticmethod
-    def _steps(study: Study, spec: RunSpec) -> int:
-        return study.epochs * ((spec.shape.P or 1) // (spec.shape.B or 1))
+        return step_operations(spec.shape) + 1e5
 
     def study(self, study: Study) -> None:
         """Remember which study runs."""
@@ -95,6 +101,7 @@ class Progress(SweepListener):
         """Take the table down."""
         if self._live is not None:
             self._live.stop()
+            self._live = None
 
     def _status(self) -> str:
         share = self._done_cost / self._cost if self._cost else 1.0
@@ -133,3 +140,59 @@ class Progress(SweepListener):
             line = Table.grid(padding=(0, 2, 0, 0))
             line.add_row(bar, Text(self._status()))
             return Group(table, line, Text(self._note, style="dim"))
+
+
+class TrainProgress(TrainListener):
+    """Shows the training of one model on standard error, and warns when its loss is not as expected."""
+
+    def __init__(self, every: float = 5.0) -> None:
+        self._every, self._last, self._began = every, 0.0, time.perf_counter()
+        self._steps = self._first = 0
+        self._per_epoch = 1
+        self._terminal = sys.stderr.isatty()
+
+    def begin(self, study: Study, spec: RunSpec, done: int, expected: Expected | None) -> None:
+        """Say what is trained."""
+        self._steps, self._first = study.steps(spec.shape), done
+        self._per_epoch = self._steps // study.epochs
+        going = f", going on at step {done}" if done else ""
+        self._print(
+            f"{study.name} at {spec.shape}, eta0 = {spec.values['eta0']:.3g}, {self._steps} steps{going}"
+        )
+        self._began = self._last = time.perf_counter()
+
+    def advanced(self, step: int, loss: float) -> None:
+        """Say now and then how far it is."""
+        now = time.perf_counter()
+        if now - self._last < (0.5 if self._terminal else self._every) and step < self._steps:
+            return
+        self._last = now
+        share = (step - self._first) / max(1, self._steps - self._first)
+        left = f"{(now - self._began) * (1 - share) / share:.0f} s left" if share > 0 else ""
+        text = (
+            f"epoch {step / self._per_epoch:.1f} of {self._steps // self._per_epoch}, "
+            f"{100 * step / self._steps:.0f} %, loss {loss:.4g}, {now - self._began:.0f} s, {left}"
+        )
+        if self._terminal:
+            print(f"\r\x1b[Kdenseam: {text}", end="", file=sys.stderr, flush=True)
+        else:
+            self._print(text)
+
+    def left(self, epoch: int, loss: float, expected: tuple[float, float], side: str) -> None:
+        """Warn."""
+        low, high = expected
+        advice = "; Ctrl-C keeps the state" if side == "above" else ""
+        self._print(
+            f"warning: after epoch {epoch} the loss is {loss:.4g}, {side} the {low:.4g} … {high:.4g} that "
+            f"the small models predict{advice}"
+        )
+
+    def end(self) -> None:
+        """End the line."""
+        if self._terminal:
+            print(file=sys.stderr)
+
+    def _print(self, text: str) -> None:
+        if self._terminal:
+            print("\r\x1b[K", end="", file=sys.stderr)
+        print(f"denseam: {text}", file=sys.stderr, flush=True)

@@ -81,19 +81,33 @@ def run_studies(
     """Do what `sweep` does, and also say how much was done."""
     studies = [study] if isinstance(study, Study) else list(study)
     refuse(["study must not be an empty list"] * (not studies))
+    asked = [(one, one.runs()) for one in studies]
+    return run_specs(asked, out, listener=listener, stop=stop, devices=devices, workers=workers)
+
+
+def run_specs(
+    asked: Sequence[tuple[Study, list[RunSpec]]],
+    out: str | os.PathLike[str] | None = None,
+    *,
+    listener: SweepListener | None = None,
+    stop: threading.Event | None = None,
+    devices: Sequence[Any] | None = None,
+    workers: int | None = None,
+) -> Summary:
+    """Do the same for chosen runs of each study."""
     listener = listener or SweepListener()
     began = time.perf_counter()
-    for one in studies:
+    for one, _ in asked:
         check_precision(one, (devices or jax.devices())[0].platform)
     store = None if out is None else Store(out)
     present: set[str] = set()
     if store is not None:
         store.prepare()
         present = store.keys()
-    asked = {spec.key for one in studies for spec in one.runs()}
-    todo = [(one, [spec for spec in one.runs() if spec.key not in present]) for one in studies]
+    keys = {spec.key for _, specs in asked for spec in specs}
+    todo = [(one, [spec for spec in specs if spec.key not in present]) for one, specs in asked]
     rows: list[Row] = []
-    listener.begin(studies, todo, len(asked & present))
+    listener.begin([one for one, _ in asked], todo, len(keys & present))
     try:
         for one, specs in todo:
             listener.study(one)
@@ -109,9 +123,9 @@ def run_studies(
     records = Records(rows)
     if store is not None:
         everything = store.read()
-        records = Records([r for r in everything if r["key"] in asked], everything.skipped)
+        records = Records([r for r in everything if r["key"] in keys], everything.skipped)
     diverged = sum(r["status"] == "diverged" for r in records)
-    return Summary(len(asked), len(asked & present), diverged, time.perf_counter() - began, records)
+    return Summary(len(keys), len(keys & present), diverged, time.perf_counter() - began, records)
 
 
 def row(study: Study, outcome: Outcome) -> Row:
@@ -138,7 +152,7 @@ def row(study: Study, outcome: Outcome) -> Row:
         "optimizer": study.optimizer,
         "regime": study.regime.name,
         "parameterization": study.rule().name,
-        "data": study.data,
+        "data": study.source().describe(),
         "centred": "yes" if study.centred else "no",
         "bias_init": study.bias_init,
         "precision": study.precision,

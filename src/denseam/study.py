@@ -20,8 +20,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from denseam import lagrangians
-from denseam.data.source import Source, source
+from denseam import cost, lagrangians
+from denseam.data.preparation import Preparation
+from denseam.data.sources import GAUSSIANS, Source, source
 from denseam.errors import InputError, listed, refuse, together
 from denseam.lagrangians import Identity, Lagrangian, Softmax
 from denseam.model import BIAS_INITS
@@ -46,6 +47,7 @@ ENGINE = 1
 #: By default one measurement for so many steps of training; it costs about as much as ten of them.
 STEPS_PER_PROBE = 128
 
+DEFAULT_PREPARATION = Preparation()
 DEFAULT_REGIME = Proportional(kappa=2, rho=5, beta=0.1)
 
 #: Axis → (value if it is not swept, smallest allowed, largest allowed, is the smallest allowed?).
@@ -110,7 +112,11 @@ class Study:
     noise
         Standard deviation of the noise.
     data
-        'isotropic', 'anisotropic', or the path of a .npy file (samples × features).
+        'isotropic', 'anisotropic', 'digits', 'mnist', 'fashion-mnist', or the path of a file or of a folder
+        of images (`denseam.data.readers`).
+    preparation
+        What is done to samples from a file: how they shrink, whether they are scaled, how many are held
+        out (`denseam.data.Preparation`). They are always centred.
     centred
         By default for every activation but identity.
     bias_init
@@ -140,6 +146,7 @@ class Study:
     epochs: int = 64
     noise: float = 0.5
     data: str = "isotropic"
+    preparation: Preparation = DEFAULT_PREPARATION
     centred: bool | None = None
     bias_init: str = "zero"
     parameterization: str | Parameterization = "prescription"
@@ -182,6 +189,7 @@ class Study:
         try:
             lagrangian = _lagrangian(self.activation, self.power)
             object.__setattr__(self, "activation", lagrangian)
+            object.__setattr__(self, "power", None)  # the Lagrangian has it now
             if self.centred is None:
                 object.__setattr__(self, "centred", not isinstance(lagrangian, Identity))
         except InputError as error:
@@ -217,9 +225,7 @@ class Study:
 
     def steps(self, shape: Shape) -> int:
         """Return the steps of a run at a shape."""
-        assert shape.P is not None
-        assert shape.B is not None
-        return self.epochs * (shape.P // shape.B)
+        return cost.steps(shape, self.epochs)
 
     def steps_to_probe(self, shape: Shape) -> tuple[int, ...]:
         """Return the steps at which a run of a shape is measured."""
@@ -233,7 +239,7 @@ class Study:
     def _shape_problems(self) -> list[str]:
         problems: list[str] = []
         try:
-            data = source(self.data)
+            data = source(self.data, self.preparation)
         except InputError as error:
             problems += error.problems
             data = None
@@ -258,7 +264,8 @@ class Study:
             parts.append(self.regime.name)
         if self.centred != (not isinstance(self.activation, Identity)):
             parts.append("centred" if self.centred else "uncentred")
-        parts += [self.data] * (self.data in ("anisotropic",))
+        if self.data != "isotropic":
+            parts.append(self.data if self.data in GAUSSIANS else Path(self.data.rstrip("/")).stem)
         parts += [f"bias-{self.bias_init}"] * (self.bias_init != "zero")
         parts += [self.rule().name] * (self.rule().name != "prescription")
         parts += [self.precision] * (self.precision != "float32")
@@ -282,7 +289,7 @@ class Study:
 
     def source(self) -> Source:
         """Return where the data comes from."""
-        return source(self.data)
+        return source(self.data, self.preparation)
 
     @property
     def swept(self) -> tuple[str, ...]:
@@ -327,13 +334,21 @@ class Study:
 
     def runs(self) -> list[RunSpec]:
         """Return every run, scale by scale, seed by seed."""
-        settings, grid = self.settings(), self.grid
+        points = [
+            dict(zip(self.grid, point, strict=True)) for point in itertools.product(*self.grid.values())
+        ]
+        return self.runs_at(points)
+
+    def runs_at(self, points: Iterable[Mapping[str, float]]) -> list[RunSpec]:
+        """Return the runs with these values of the axes (the others at their first), all scales and seeds."""
+        settings, points = self.settings(), list(points)
+        first = {axis: values[0] for axis, values in self.grid.items()}
         specs = []
         for scale in self.scales:
             shape = self.regime.shape(scale)
             for seed in self.seeds:  # type: ignore[union-attr]  # a tuple since __post_init__
-                for point in itertools.product(*grid.values()):
-                    values = dict(zip(grid, point, strict=True))
+                for point in points:
+                    values = first | dict(point)
                     asked = settings | {"shape": dataclasses.asdict(shape), "seed": seed, "values": values}
                     if self.probes:
                         asked["probe_steps"] = self.steps_to_probe(shape)
@@ -355,7 +370,8 @@ class Study:
 #: Keys of a study file → what they mean; the flags of `denseam sweep` have the same names.
 FILE_KEYS = (
     "name", "activation", "power", "optimizer", "regime", "scales", "eta0", "seeds", "epochs", "kappa", "rho",
-    "beta", "features", "samples", "batch", "noise", "data", "uncentered", "bias_init", "parameterization",
+    "beta", "features", "samples", "batch", "noise", "data", "shrink", "unit_variance",
+    "heldout", "uncentered", "bias_init", "parameterization",
     "precision", "axes", "probes", "probe_steps",
 )  # fmt: skip
 
@@ -423,11 +439,12 @@ def from_document(document: Mapping[str, Any]) -> Study:
         pairs = together(*(lambda k=k, v=v: (k, grid_values(k, v)) for k, v in given.items()))
         return dict(pairs)
 
-    scales, eta0, made_regime, made_axes = together(
+    scales, eta0, made_regime, made_axes, preparation = together(
         lambda: whole_values("scales", values["scales"]),
         lambda: grid_values("eta0", values["eta0"]),
         regime,
         axes,
+        lambda: Preparation(**{k: values[k] for k in ("shrink", "unit_variance", "heldout") if k in values}),
     )
     same = ("activation", "power", "optimizer", "seeds", "epochs", "noise", "data", "bias_init", "name")
     options = {k: values[k] for k in (*same, "parameterization", "precision") if k in values}
@@ -437,7 +454,9 @@ def from_document(document: Mapping[str, Any]) -> Study:
         options["probe_steps"] = whole_values("probe_steps", values["probe_steps"])
     if "uncentered" in values:
         options["centred"] = False if values["uncentered"] else None
-    return Study(scales=scales, eta0=eta0, regime=made_regime, axes=made_axes, **options)
+    return Study(
+        scales=scales, eta0=eta0, regime=made_regime, axes=made_axes, preparation=preparation, **options
+    )
 
 
 def from_file(path: str | Path, overrides: Mapping[str, Any] | None = None) -> list[Study]:

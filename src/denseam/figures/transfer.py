@@ -12,7 +12,8 @@ import numpy as np
 
 from denseam.figures.style import BAD, FAINT, MARKERS, canvas, plain_log_ticks, save, scale_colours
 from denseam.judgement import Verdict, verdict
-from denseam.store import Records, Row
+from denseam.store import Records, Row, Store
+from denseam.tuning import RUNS, Tuned
 
 
 def draw_transfer(
@@ -46,6 +47,24 @@ def draw_transfer(
             plain_log_ticks(right.yaxis)
             right.xaxis.set_major_locator(_whole_numbers())
         return save(figure, Path(out), name)
+
+
+def draw_tuned(found: Tuned, out: str | os.PathLike[str], name: str = "tuned") -> list[Path]:
+    """Draw the sweep that a search ended with: the sizes from the base on, one seed range each."""
+    records = Store(found.folder / RUNS).read()
+    v = found.verdict
+    rows = [r for r in records if r["scale"] in v.optimum and r["study"] == found.goal.study.name]
+    rows = [r for r in rows if all(r[k] == value for k, value in found.constants.items())]
+    kept = _complete(rows, v)
+    return draw_transfer(Records(kept), out, name=name, verdicts=[v])
+
+
+def _complete(rows: Sequence[Row], v: Verdict) -> list[Row]:
+    """Return the runs of learning rates that every size and seed was trained with."""
+    asked = len(v.optimum) * v.seeds
+    values = {r["eta0"] for r in rows}
+    full = {e for e in values if sum(r["eta0"] == e and r["seed"] < v.seeds for r in rows) >= asked}
+    return [r for r in rows if r["eta0"] in full and r["seed"] < v.seeds]
 
 
 def _mean_log(values: Sequence[float]) -> float:

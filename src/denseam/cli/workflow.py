@@ -1,0 +1,356 @@
+"""From data to a trained memory: `plan`, `tune`, `train`, `recall`, `consistency`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from denseam.cli.options import (
+    Activation,
+    Beta,
+    BiasInitOption,
+    DataArgument,
+    Heldout,
+    Json,
+    Kappa,
+    Noise,
+    OptimizerOption,
+    ParameterizationOption,
+    Power,
+    Precision,
+    Quiet,
+    RegimeOption,
+    Rho,
+    Shrink,
+    Uncentered,
+    UnitVariance,
+)
+from denseam.cli.program import OK, app, interruptible, listener_of, needed, print_json, whole
+from denseam.cli.text import duration, print_table, print_verdicts, quantity
+from denseam.errors import InputError
+
+Features = Annotated[int | None, typer.Option(help="N of the target (that of the data).")]
+Memories = Annotated[int | None, typer.Option(help="K of the target; alone, only memories grow.")]
+Samples = Annotated[int | None, typer.Option(help="P of the target.")]
+Batch = Annotated[int | None, typer.Option(help="B of the target.")]
+ScalesToTune = Annotated[str | None, typer.Option(help="Sizes to tune at, if not chosen from the data.")]
+Epochs = Annotated[int | None, typer.Option(help="Passes over the data (64).")]
+Seeds = Annotated[int, typer.Option(help="Seeds to begin with.")]
+
+
+def _goal(data: str, **given: Any) -> Any:
+    """Return the goal that the options describe."""
+    from denseam.data.preparation import Preparation
+    from denseam.goal import goal
+
+    options = {k: v for k, v in given.items() if v is not None}
+    prepared = {k: options.pop(k) for k in ("shrink", "unit_variance", "heldout") if k in options}
+    if options.pop("uncentered", False):
+        options["centred"] = False
+    scales = whole("scales", options.pop("scales", None))
+    return goal(data, preparation=Preparation(**prepared), scales=scales, **options)
+
+
+@app.command()
+def plan(
+    data: DataArgument,
+    activation: Activation = None,
+    power: Power = None,
+    optimizer: OptimizerOption = None,
+    regime: RegimeOption = None,
+    features: Features = None,
+    memories: Memories = None,
+    samples: Samples = None,
+    batch: Batch = None,
+    kappa: Kappa = None,
+    rho: Rho = None,
+    beta: Beta = None,
+    scales: ScalesToTune = None,
+    seeds: Seeds = 3,
+    epochs: Epochs = None,
+    precision: Precision = None,
+    shrink: Shrink = None,
+    unit_variance: UnitVariance = None,
+    heldout: Heldout = None,
+    json_: Json = False,
+) -> int:
+    """Say what tuning and training would take, before anything runs."""
+    from denseam.planning import plan as make
+
+    wanted = _goal(
+        data, activation=activation, power=power, optimizer=optimizer, regime=regime, features=features,
+        memories=memories, samples=samples, batch=batch, kappa=kappa, rho=rho, beta=beta, scales=scales,
+        epochs=epochs, precision=precision, shrink=shrink, unit_variance=unit_variance, heldout=heldout,
+    )  # fmt: skip
+    made = make(wanted, seeds=seeds)
+    if json_:
+        print_json(made.to_json())
+    else:
+        _print_plan(made, wanted)
+    return OK
+
+
+def _print_plan(made: Any, wanted: Any) -> None:
+    def cells(row: Any) -> list[str]:
+        s = row.shape
+        return [row.what, *map(str, (s.N, s.K, s.P, s.B, row.runs)), f"{row.operations:.2e}",
+                quantity(row.bytes_per_run, "B"), duration(row.seconds)]  # fmt: skip
+
+    m = made.machine
+    cores = f", {m.cores} cores" if m.platform == "cpu" else ""
+    print_table(
+        f"{wanted.study.name}: {wanted.study.source().describe()}\non {m.name}{cores}, "
+        f"{m.product_rate / 1e9:.0f} GFLOP/s in products",
+        ["", "N", "K", "P", "B", "runs", "operations", "memory a run", "time, about"],
+        [cells(row) for row in (*made.tuning, made.training, made.sweep)],
+    )
+    print(
+        f"tuning small: {100 * made.share:.2g} % of the operations of a sweep at the target "
+        f"(more, where the grid must be widened or the sizes are too small)"
+    )
+
+
+@app.command()
+def tune(
+    data: DataArgument,
+    activation: Activation = None,
+    power: Power = None,
+    optimizer: OptimizerOption = None,
+    regime: RegimeOption = None,
+    features: Features = None,
+    memories: Memories = None,
+    samples: Samples = None,
+    batch: Batch = None,
+    kappa: Kappa = None,
+    rho: Rho = None,
+    beta: Beta = None,
+    scales: ScalesToTune = None,
+    tune_: Annotated[str, typer.Option("--tune", help="The axes to tune, as in eta0,s1_0,s2_0.")] = "eta0",
+    trials: Annotated[int, typer.Option(help="Points to try, with several axes.")] = 96,
+    seeds: Seeds = 3,
+    budget: Annotated[float, typer.Option(help="Most to spend, as a share of a sweep at the target.")] = 0.1,
+    epochs: Epochs = None,
+    noise: Noise = None,
+    shrink: Shrink = None,
+    unit_variance: UnitVariance = None,
+    heldout: Heldout = None,
+    uncentered: Uncentered = None,
+    bias_init: BiasInitOption = None,
+    parameterization: ParameterizationOption = None,
+    precision: Precision = None,
+    out: Annotated[str | None, typer.Option(help="The folder for everything; again, to resume.")] = None,
+    json_: Json = False,
+    quiet: Quiet = False,
+) -> int:
+    """Find the learning rate of a large model at small sizes, and say whether it can be trusted."""
+    from denseam.study import words
+    from denseam.tuning import tune as search
+
+    folder = out if out is not None else needed("out is needed: a folder for the runs and the result")
+    wanted = _goal(
+        data, activation=activation, power=power, optimizer=optimizer, regime=regime, features=features,
+        memories=memories, samples=samples, batch=batch, kappa=kappa, rho=rho, beta=beta, scales=scales,
+        epochs=epochs, noise=noise, shrink=shrink, unit_variance=unit_variance, heldout=heldout,
+        uncentered=uncentered, bias_init=bias_init, parameterization=parameterization, precision=precision,
+    )  # fmt: skip
+    with interruptible(folder):
+        found = search(
+            wanted, folder, tuned=words("tune", tune_), seeds=seeds, budget=budget, trials=trials,
+            listener=listener_of(quiet), say=(lambda text: None) if quiet else _say,
+        )  # fmt: skip
+    from denseam.figures.transfer import draw_tuned
+
+    files = [str(f) for f in draw_tuned(found, folder)]
+    if json_:
+        print_json({**found.to_json(), "out": folder, "files": [str(Path(folder) / "tuned.json"), *files]})
+    else:
+        _print_tuned(found, files)
+    return {"TRANSFERS": 0, "DRIFTS": 1, "FAILS": 1, "INCONCLUSIVE": 2}[found.status]
+
+
+def _say(text: str) -> None:
+    print(f"denseam: {text}", file=sys.stderr)
+
+
+def _print_tuned(found: Any, files: list[str]) -> None:
+    print_verdicts([found.verdict, *found.others.values()])
+    c, g = found.cost, found.goal
+    if found.recommended:
+        low, high = found.eta0_ci
+        extra = "".join(f", {k} = {v:.3g}" for k, v in found.constants.items())
+        print(f"use eta0 = {found.eta0:.3g} [{low:.3g}, {high:.3g}]{extra}; base {g.letter} = {found.base}\n")
+        print(found.scales_at_target().explain(g.study.regime.shape(found.base)))
+    else:
+        print(f"no learning rate is recommended; {found.advice}")
+    print(
+        f"\ncost: {c.tuning:.2e} operations in {c.runs} runs, {duration(c.seconds)}; this is "
+        f"{100 * c.share:.2g} % of a sweep at the target, {c.target_sweep:.2e}; one run there takes "
+        f"{c.target_run:.2e}"
+    )
+    print(*files, sep="\n")
+    if found.recommended:
+        print(f"now: denseam train {g.study.data} --tuned {found.folder}")
+
+
+@app.command()
+def train(
+    data: DataArgument,
+    tuned: Annotated[str | None, typer.Option(help="The folder of denseam tune.")] = None,
+    scale: Annotated[int | None, typer.Option(help="Another size of the family than the target.")] = None,
+    seed: Annotated[int, typer.Option(help="The integer all random numbers come from.")] = 0,
+    out: Annotated[str | None, typer.Option(help="The folder for the model (TUNED/target).")] = None,
+    json_: Json = False,
+    quiet: Quiet = False,
+) -> int:
+    """Train the target with the tuned values. Run it again to go on where it was killed."""
+    from denseam.figures.training import draw_training
+    from denseam.recipe import read_recipe
+    from denseam.target import TrainListener, train_target
+
+    if tuned is None:
+        raise InputError("tuned is needed: the folder of denseam tune")
+    recipe = read_recipe(tuned, data)
+    folder = out or str(Path(tuned) / ("target" if scale is None else f"scale-{scale}"))
+    if quiet:
+        listener = TrainListener()
+    else:
+        from denseam.progress import TrainProgress
+
+        listener = TrainProgress()
+    with interruptible(folder):
+        trained = train_target(recipe, folder, scale=scale, seed=seed, listener=listener)
+    files = [str(f) for f in (*trained.files, *draw_training(trained, folder))]
+    if json_:
+        print_json({**trained.to_json(), "out": folder, "files": files})
+    else:
+        _print_trained(trained, folder, files)
+    return OK if trained.status == "finished" else 1
+
+
+def _print_trained(trained: Any, folder: str, files: list[str]) -> None:
+    if trained.status == "diverged":
+        print(f"diverged at step {trained.diverged_at}; no model was written")
+        return
+    heldout = "" if trained.heldout_mse is None else f", {trained.heldout_mse:.4g} on held-out samples"
+    print(
+        f"MSE {trained.final_mse:.4g} per feature{heldout}; predicting zero gives {trained.zero_mse:.4g}; "
+        f"{trained.operations:.2e} operations in {duration(trained.seconds)}"
+    )
+    if trained.left_at is not None:
+        print(
+            f"the loss left what the small models predict after epoch {trained.left_at} ({trained.left_side})"
+        )
+    elif trained.expected is not None:
+        low, high = (trained.zero_mse * float(v[-1]) for v in (trained.expected.low, trained.expected.high))
+        print(f"as the small models predict: {low:.4g} … {high:.4g}")
+    print(*files, sep="\n")
+    print(f"now: denseam recall {folder}/memory.safetensors INPUT --noise 0.5 --out recalled")
+
+
+@app.command()
+def recall(
+    checkpoint: Annotated[str, typer.Argument(help="memory.safetensors, from denseam train.")],
+    input_: Annotated[str, typer.Argument(metavar="INPUT", help="Samples, in a file as for denseam tune.")],
+    steps: Annotated[int, typer.Option(help="The most steps to take.")] = 10,
+    tolerance: Annotated[float, typer.Option(help="At rest when no entry moves by more.")] = 1e-5,
+    damping: Annotated[float, typer.Option(help="In (0, 1]; 1 is the plain iteration.")] = 1.0,
+    noise: Annotated[str, typer.Option(help="Noise to add first, as in 0.25,0.5,1.")] = "0",
+    mask: Annotated[str | None, typer.Option(help="A file: true where a feature is known.")] = None,
+    hide: Annotated[str | None, typer.Option(help="top, bottom, left, right, or a share as in 0.3.")] = None,
+    heldout: Annotated[bool, typer.Option("--heldout", help="Only samples never trained on.")] = False,
+    samples: Annotated[int | None, typer.Option(help="At most so many samples.")] = None,
+    seed: Annotated[int, typer.Option(help="The integer the noise comes from.")] = 0,
+    out: Annotated[str | None, typer.Option(help="A folder, or a .npz or .npy file.")] = None,
+    json_: Json = False,
+) -> int:
+    """Denoise samples with a trained memory: arrays and pictures, energies and convergence."""
+    from denseam.recalling import recall_file, write_recalled
+    from denseam.study import grid_values
+
+    results = recall_file(
+        checkpoint, input_, noise=grid_values("noise", noise), mask=mask, hide=hide, heldout=heldout,
+        samples=samples, seed=seed, steps=steps, tolerance=tolerance, damping=damping, out=out,
+    )  # fmt: skip
+    files = [] if out is None else [str(f) for f in write_recalled(results, out)]
+    if json_:
+        print_json({"levels": [r.to_json() for r in results], "files": files})
+        return OK
+    _print_recalled(results)
+    print(*files, sep="\n", end="\n" if files else "")
+    return OK
+
+
+def _print_recalled(results: list[Any]) -> None:
+    rows = [r.to_json() for r in results]
+    steps = len(results[0].errors) - 1
+    print_table(
+        f"{rows[0]['samples']} samples, {results[0].memory.model.K} memories; squared error per feature",
+        [
+            "noise",
+            "error",
+            "1 step",
+            f"{steps} steps",
+            "least",
+            "energy",
+            f"{steps} steps",
+            "rise",
+            "at rest",
+        ],
+        [
+            [
+                f"{r['noise']:g}",
+                *(f"{r[f'error_{k}']:.4g}" for k in ("start", "once", "end")),
+                f"{r['error_best']:.4g} after {r['best_step']}",
+                *(f"{r[f'energy_{k}']:.4g}" for k in ("start", "end")),
+                f"{r['largest_rise']:.0e}",
+                f"{r['converged']}/{r['samples']}",
+            ]
+            for r in rows
+        ],
+    )
+    if any(0 < r["best_step"] < steps and r["error_end"] > 1.2 * r["error_best"] for r in rows):
+        print(
+            "further steps lead downhill to attractors of the memory, away from the samples: training asks "
+            "for one step (--steps)"
+        )
+
+
+@app.command()
+def consistency(
+    large: Annotated[str, typer.Argument(help="memory.safetensors of the large memory.")],
+    small: Annotated[str, typer.Argument(help="That of a smaller one, trained on the same data.")],
+    input_: Annotated[str, typer.Argument(metavar="INPUT", help="Samples, in a file as for denseam tune.")],
+    steps: Annotated[int, typer.Option(help="How often the memories are applied.")] = 200,
+    noise: Annotated[float | None, typer.Option(help="Corruption (that of training).")] = None,
+    samples: Annotated[int, typer.Option(help="At most so many samples.")] = 100,
+    seed: Annotated[int, typer.Option(help="The integer the noise comes from.")] = 0,
+    out: Annotated[str | None, typer.Option(help="A folder for the picture.")] = None,
+    json_: Json = False,
+) -> int:
+    """Compare a large memory's answer, shrunk, with that of a small one to the shrunk input."""
+    from denseam.consistency import consistency as compare
+    from denseam.memory import Memory
+    from denseam.recalling import chosen_samples
+
+    a, b = Memory.load(large), Memory.load(small)
+    found = compare(
+        a, b, chosen_samples(a, input_, heldout=True, samples=samples), steps=steps, noise=noise, seed=seed
+    )
+    files = []
+    if out is not None and a.image is not None:
+        from denseam.figures.recall import draw_consistency
+
+        files = [str(f) for f in draw_consistency(found, out)]
+    if json_:
+        print_json({**found.to_json(), "files": files})
+    else:
+        print(
+            f"N = {a.model.N} and {b.model.N}, {len(found.shrunk)} samples, {found.steps} steps, noise "
+            f"{found.noise:g}: correlation {found.correlation:.3f} (with another sample's answer "
+            f"{found.chance:.3f}), relative error {found.relative_error:.3f}"
+        )
+        print(*files, sep="\n", end="\n" if files else "")
+    return OK

@@ -1,0 +1,271 @@
+"""Samples from a file as a family indexed by size: shrunk, centred, a part of them held out."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from denseam.data.encoder import Encoder
+from denseam.data.preparation import Preparation
+from denseam.data.readers import Raw
+from denseam.data.reductions import Plaquettes, Projection, Reduction, Whole, orthonormal
+from denseam.errors import InputError, refuse
+from denseam.scaling import Shape
+
+#: Rows are read in pieces of about this size.
+PIECE_BYTES = 1 << 25
+#: No more held-out samples than this are looked at in the end.
+HELDOUT_BYTES = 1 << 26
+#: Variances of a shrunk set are measured on about so many samples, which gives them to 0.2 %.
+ENOUGH = 1 << 18
+#: The covariance that 'pca' needs is N0 × N0 in float64: 2 GiB for this many features.
+MOST_FOR_PCA = 16384
+
+#: Which counter of Philox belongs to what; `training.sample_order` has the first.
+_CHOICE, _HELDOUT = 2, 3
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Statistics:
+    """What one pass over all samples finds, in units of u."""
+
+    mean: Float[np.ndarray, " N0"]
+    variance: Float[np.ndarray, " N0"]
+
+
+class ArrayFamily:
+    """A file's samples at every size they can be shrunk to."""
+
+    def __init__(self, raw: Raw, preparation: Preparation) -> None:
+        self.raw, self.preparation = raw, preparation
+        self.shrink = preparation.shrink or ("plaquettes" if raw.image else "orthonormal")
+        problems = []
+        if self.shrink == "plaquettes" and raw.image is None:
+            problems.append(f"shrink 'plaquettes' is for images, but data {raw.origin} holds vectors")
+        if self.shrink == "pca" and raw.features > MOST_FOR_PCA:
+            problems.append(
+                f"shrink 'pca' is for at most {MOST_FOR_PCA} features, but data {raw.origin} has "
+                f"{raw.features}; take 'orthonormal'"
+            )
+        refuse(problems)
+        self._encoders: dict[int, Encoder] = {}
+        self._lock = threading.RLock()
+        self._heldout = held_out(raw.samples, preparation.heldout)
+        self._training = np.setdiff1d(np.arange(raw.samples), self._heldout, assume_unique=True)
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """The content of the file, and all that is done to it."""
+        p = self.preparation
+        return f"{self.raw.digest} {self.shrink} unit_variance={p.unit_variance} heldout={p.heldout:.12g}"
+
+    @property
+    def features(self) -> int:
+        """N0, the most features there can be."""
+        return self.raw.features
+
+    @property
+    def available(self) -> int:
+        """Samples that may be trained on."""
+        return len(self._training)
+
+    def describe(self) -> str:
+        """Return where the data comes from and what is done to it, in a line."""
+        scaled = ", unit variance" if self.preparation.unit_variance else ""
+        held = f", {self.preparation.heldout:.3g} held out" if len(self._heldout) else ""
+        shrunk = "" if self.shrink == "none" else f", {self.shrink}"
+        return f"{self.raw.origin}{shrunk}, centred{scaled}{held}"
+
+    def sizes(self) -> tuple[int, ...]:
+        """Return the sizes to choose from, rising; vectors shrink to any other too."""
+        if self.shrink == "none":
+            return (self.features,)
+        if self.shrink == "plaquettes":
+            return tuple(sorted(self._factors()))
+        halvings = range(int(math.log2(self.features)) + 1)
+        return tuple(sorted({round(self.features / 2**k) for k in halvings}))
+
+    @functools.cache  # noqa: B019  # families live as long as the process
+    def _factors(self) -> dict[int, int]:
+        """Return for each number of plaquettes the smallest j that gives it."""
+        assert self.raw.image is not None
+        most = max(self.raw.image[:2])
+        return {Plaquettes(self.raw.image, j).features: j for j in range(most, 0, -1)}
+
+    def problems(self, shape: Shape) -> list[str]:
+        """Return why a shape cannot be served."""
+        found, origin = [], self.raw.origin
+        if self.shrink == "plaquettes" and shape.N not in self._factors():
+            near = sorted(self._factors(), key=lambda n: abs(math.log(n / shape.N)))[:4]
+            allowed = ", ".join(map(str, sorted(near)))
+            found.append(f"data {origin} has plaquettes of {allowed}, … features, not of {shape.N}")
+        elif self.shrink == "none" and self.features != shape.N:
+            found.append(f"data {origin} has {self.features} features, the study asks for {shape.N}")
+        elif self.features < shape.N:
+            found.append(f"data {origin} has only {self.features} features, the study asks for {shape.N}")
+        if shape.P is not None and self.available < shape.P:
+            held = f" ({len(self._heldout)} more are held out)" if len(self._heldout) else ""
+            found.append(
+                f"data {origin} has {self.available} samples to train on{held}, the study asks for {shape.P}"
+            )
+        if not found:
+            try:
+                _ = self._statistics
+            except InputError as error:
+                found += error.problems
+        return found
+
+    # --- samples -----------------------------------------------------------------------------------
+
+    def samples(self, shape: Shape, seed: int, dtype: Any) -> Any:
+        """Return the P training samples of a seed, each seed's own choice."""
+        assert shape.P is not None
+        return self.rows(shape, seed, np.arange(shape.P), dtype)
+
+    def rows(self, shape: Shape, seed: int, which: Int[np.ndarray, " n"], dtype: Any) -> Any:
+        """Return some of them, by their numbers from 0 to P − 1; only these are read."""
+        assert shape.P is not None
+        return self._encoded(shape.N, self._chosen(seed, shape.P)[which], dtype)
+
+    def heldout(self, shape: Shape, seed: int, dtype: Any) -> Any:
+        """Return at most P samples that this seed does not train on, and no more than are easy to hold."""
+        assert shape.P is not None
+        rest = self._heldout
+        if not len(rest):
+            rest = self._order(seed)[shape.P :]
+        most = min(shape.P, max(1, HELDOUT_BYTES // (4 * shape.N)))
+        if most < len(rest):  # spread over the file: many are sorted by class
+            rest = rest[np.linspace(0, len(rest) - 1, most).round().astype(int)]
+        return self._encoded(shape.N, np.sort(rest), dtype)
+
+    def _encoded(self, N: int, rows: Int[np.ndarray, " n"], dtype: Any) -> Any:
+        double = np.dtype(dtype) == np.float64
+        encoder = self.encoder(N)
+        pieces = np.array_split(rows, max(1, math.ceil(len(rows) * self.features * 4 / PIECE_BYTES)))
+        y = np.empty((len(rows), N), np.float64 if double else np.float32)
+        first = 0
+        for piece in pieces:
+            y[first : first + len(piece)] = encoder.of_units(self.raw.rows(piece, y.dtype))
+            first += len(piece)
+        return np.asarray(y, dtype)
+
+    @functools.lru_cache(maxsize=4)  # noqa: B019
+    def _order(self, seed: int) -> Int[np.ndarray, " n"]:
+        return np.asarray(self._training[_permutation(seed, _CHOICE, self.available)])
+
+    @functools.lru_cache(maxsize=4)  # noqa: B019
+    def _chosen(self, seed: int, P: int) -> Int[np.ndarray, " P"]:
+        return np.sort(self._order(seed)[:P])
+
+    # --- what is done to them ------------------------------------------------------------------------
+
+    def encoder(self, N: int) -> Encoder:
+        """Return what is done to samples at N features."""
+        with self._lock:
+            if N not in self._encoders:
+                reduction = self._reduction(N)
+                scale = 1.0
+                if self.preparation.unit_variance:
+                    scale = math.sqrt(self._mean_variance(reduction))
+                self._encoders[N] = Encoder(
+                    reduction=reduction,
+                    mean=self._statistics.mean,
+                    scale=scale,
+                    unit=self.raw.unit,
+                    image=self.raw.image,
+                    origin=self.raw.origin,
+                    digest=self.digest,
+                    heldout=self.preparation.heldout,
+                )
+            return self._encoders[N]
+
+    def _reduction(self, N: int) -> Reduction:
+        if self.shrink == "none":
+            return Whole(self.features, self.raw.image)
+        if self.shrink == "plaquettes":
+            assert self.raw.image is not None
+            return Plaquettes(self.raw.image, self._factors()[N])
+        if self.shrink == "pca":
+            bare = Projection(self._principal[:N], 1.0, "pca")
+        else:
+            bare = Projection(orthonormal(N, self.features), 1.0, "orthonormal")
+        kept = float(np.mean(self._statistics.variance))
+        alpha = 1.0 if self.features == N else math.sqrt(kept / self._mean_variance(bare))
+        return dataclasses.replace(bare, alpha=alpha)
+
+    def _pieces(self, most: float = math.inf) -> Iterator[Float[np.ndarray, "n N0"]]:
+        """Give all samples piece by piece, or pieces spread over them with about `most` samples in all."""
+        rows = max(1, PIECE_BYTES // (8 * self.features))
+        every = max(1, math.floor(self.raw.samples / max(most, rows)))
+        for first in range(0, self.raw.samples, rows * every):
+            yield self.raw.rows(slice(first, first + rows), np.float64)
+
+    @functools.cached_property
+    def _statistics(self) -> _Statistics:
+        """Mean and variance of every feature over the whole set; refuses what cannot be trained on."""
+        origin, image = self.raw.origin, self.raw.image
+        n, shift = 0, None
+        for x in self._pieces():
+            if shift is None:
+                shift = x[0].copy()  # sums of squares of values far from zero would lose digits
+                total, squares = np.zeros_like(shift), np.zeros_like(shift)
+            if not np.isfinite(x).all():
+                row, column = np.argwhere(~np.isfinite(x))[0]
+                raise InputError(
+                    f"data {origin}: must be finite, got {x[row, column]} at sample {n + row}, "
+                    f"feature {column}"
+                )
+            d = x - shift
+            total, squares, n = total + d.sum(0), squares + (d * d).sum(0), n + len(x)
+        assert shift is not None
+        variance = np.maximum(squares / n - (total / n) ** 2, 0)
+        # What float32 cannot tell from its mean counts as constant.
+        least = np.finfo(np.float32).eps * np.abs(shift + total / n)
+        constant = np.flatnonzero(variance <= np.maximum(1e-42, least**2))
+        # Borders of images hardly ever change; a feature of a vector that never does is a mistake.
+        if len(constant) == self.features or (len(constant) and image is None):
+            names = ", ".join(map(str, constant[:5])) + (", …" if len(constant) > 5 else "")
+            which = "all features are" if len(constant) == self.features else f"feature {names} is"
+            if 1 < len(constant) < self.features:
+                which = f"features {names} ({len(constant)} of {self.features}) are"
+            raise InputError(f"data {origin}: {which} constant over all samples; leave such features out")
+        return _Statistics(shift + total / n, variance)
+
+    def _mean_variance(self, reduction: Reduction) -> float:
+        """Return the mean variance of a feature after a reduction."""
+        if isinstance(reduction, Whole):
+            return float(np.mean(self._statistics.variance))
+        total, n = 0.0, 0
+        for x in self._pieces(ENOUGH):
+            y = reduction.reduce(x - self._statistics.mean)
+            total, n = total + float(np.sum(y * y)), n + len(x)
+        return total / (n * reduction.features)
+
+    @functools.cached_property
+    def _principal(self) -> Float[np.ndarray, "N0 N0"]:
+        """All directions, that of the largest variance first; the largest entry of each is positive."""
+        covariance = np.zeros((self.features, self.features))
+        for x in self._pieces():
+            d = x - self._statistics.mean
+            covariance += d.T @ d
+        directions = np.linalg.eigh(covariance)[1].T[::-1]
+        largest = np.take_along_axis(directions, np.argmax(np.abs(directions), axis=1)[:, None], axis=1)
+        return np.asarray(directions * np.sign(largest))
+
+
+def held_out(samples: int, share: float) -> Int[np.ndarray, " n"]:
+    """Return the numbers of the samples that are never trained on: the same for every seed and size."""
+    return np.sort(_permutation(0, _HELDOUT, samples)[: math.floor(share * samples)])
+
+
+def _permutation(seed: int, use: int, n: int) -> Int[np.ndarray, " n"]:
+    """Return a permutation that is the same on every machine: Philox's raw words, sorted."""
+    words = np.random.Philox(key=seed, counter=[0, 0, 0, use]).random_raw(n)
+    return np.argsort(words, kind="stable")

@@ -1,0 +1,179 @@
+"""How a data set shrinks: linear maps D from all N0 features to N of them, and maps L back with D L = 1.
+
+===============  ====================================================================================
+plaquettes       images: the mean over j×j blocks of pixels (the paper's D_j); L copies a block's value
+orthonormal      vectors: random orthonormal directions q_1 … q_N, D x = α (q_i · x)
+pca              vectors: the N directions of largest variance, D x = α (q_i · x)
+none             all N0 features as they are
+===============  ====================================================================================
+
+α keeps the mean variance of a feature: ``tr(D Σ Dᵀ)/N = tr(Σ)/N0``. The orthonormal family is nested:
+the first features of a larger size are those of a smaller one, up to α.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any, Literal, Protocol, runtime_checkable
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from denseam.data.images import plaquettes
+from denseam.errors import InputError
+
+Shrink = Literal["plaquettes", "orthonormal", "pca", "none"]
+SHRINKS: tuple[Shrink, ...] = ("plaquettes", "orthonormal", "pca", "none")
+
+All = Float[np.ndarray, "n N0"]
+Few = Float[np.ndarray, "n N"]
+Image = tuple[int, int, int]
+
+
+@runtime_checkable
+class Reduction(Protocol):
+    """A linear map to fewer features."""
+
+    @property
+    def kind(self) -> Shrink:
+        """Its name."""
+        ...
+
+    @property
+    def features(self) -> int:
+        """N, after it."""
+        ...
+
+    @property
+    def image(self) -> Image | None:
+        """Height, width and channels after it, where its results are images."""
+        ...
+
+    def reduce(self, x: All) -> Few:
+        """Return D x for each row."""
+        ...
+
+    def lift(self, y: Few) -> All:
+        """Return L y for each row; D L y = y."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Whole:
+    """All features, as they are."""
+
+    features: int
+    image: Image | None = None
+    kind: Shrink = dataclasses.field(default="none", init=False)
+
+    def reduce(self, x: All) -> Few:
+        """Return x."""
+        return x
+
+    def lift(self, y: Few) -> All:
+        """Return y."""
+        return y
+
+
+@dataclasses.dataclass(frozen=True)
+class Plaquettes:
+    """Means over j×j blocks of pixels, in each channel by itself."""
+
+    original: Image
+    j: int
+    kind: Shrink = dataclasses.field(default="plaquettes", init=False)
+
+    @property
+    def image(self) -> Image:
+        """Height, width and channels of the blocks."""
+        height, width, channels = self.original
+        return math.ceil(height / self.j), math.ceil(width / self.j), channels
+
+    @property
+    def features(self) -> int:
+        """⌈h/j⌉·⌈w/j⌉ for each channel."""
+        return math.prod(self.image)
+
+    @property
+    def blocks(self) -> Int[np.ndarray, " N0"]:
+        """For each original feature the number of its block."""
+        height, width, channels = self.original
+        of_pixel = plaquettes(height, width, self.j)
+        return np.asarray((of_pixel[:, None] * channels + np.arange(channels)).ravel())
+
+    def reduce(self, x: All) -> Few:
+        """Return the mean of every block."""
+        if self.j == 1:
+            return x
+        height, width, channels = self.original
+        stacked = x.reshape(len(x), height, width, channels)
+        rows, columns = np.arange(0, height, self.j), np.arange(0, width, self.j)
+        sums = np.add.reduceat(np.add.reduceat(stacked, rows, axis=1), columns, axis=2)
+        heights, widths = np.diff([*rows, height]), np.diff([*columns, width])
+        means = sums / (heights[:, None] * widths[None, :])[None, :, :, None]
+        return np.asarray(means.reshape(len(x), -1), x.dtype)
+
+    def lift(self, y: Few) -> All:
+        """Return every block's value in all of its pixels."""
+        return y[:, self.blocks]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Projection:
+    """Coordinates along orthonormal directions, times α."""
+
+    directions: Float[np.ndarray, "N N0"]
+    alpha: float
+    kind: Shrink
+    image: Image | None = dataclasses.field(default=None, init=False)
+
+    @property
+    def features(self) -> int:
+        """N, the number of directions."""
+        return len(self.directions)
+
+    def reduce(self, x: All) -> Few:
+        """Return α (q_i · x)."""
+        return np.asarray(self.alpha * (x @ self.directions.T.astype(x.dtype)), x.dtype)
+
+    def lift(self, y: Few) -> All:
+        """Return Σ_i y_i q_i / α."""
+        return np.asarray((y @ self.directions.astype(y.dtype)) / self.alpha, y.dtype)
+
+
+def orthonormal(N: int, N0: int) -> Float[np.ndarray, "N N0"]:
+    """Return N random orthonormal directions; those of a smaller N are the first of a larger one.
+
+    The Gram–Schmidt basis of Gaussian vectors, drawn one after the other from a fixed stream.
+    """
+    gaussian = np.random.Generator(np.random.Philox(key=0)).standard_normal((N, N0))
+    q, r = np.linalg.qr(gaussian.T)
+    return np.asarray((q * np.sign(np.diag(r))).T)
+
+
+def to_document(reduction: Reduction) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, np.dtype[Any]]]]:
+    """Return a reduction as plain values and tensors."""
+    if isinstance(reduction, Plaquettes):
+        return {"kind": reduction.kind, "original": list(reduction.original), "j": reduction.j}, {}
+    if isinstance(reduction, Projection):
+        document = {"kind": reduction.kind, "alpha": reduction.alpha}
+        return document, {"directions": np.asarray(reduction.directions, np.float32)}
+    image = list(reduction.image) if reduction.image else None
+    return {"kind": "none", "features": reduction.features, "image": image}, {}
+
+
+def from_document(
+    document: Mapping[str, Any], tensors: Mapping[str, np.ndarray[Any, np.dtype[Any]]]
+) -> Whole | Plaquettes | Projection:
+    """Read what `to_document` wrote."""
+    kind = document["kind"]
+    if kind == "plaquettes":
+        height, width, channels = document["original"]
+        return Plaquettes((height, width, channels), document["j"])
+    if kind in ("orthonormal", "pca"):
+        return Projection(tensors["directions"], document["alpha"], kind)
+    if kind == "none":
+        return Whole(document["features"], tuple(document["image"]) if document["image"] else None)
+    raise InputError(f"data: shrinks by {kind!r}, which this version does not know")

@@ -1,0 +1,157 @@
+"""A source of data as a study names it: a Gaussian family, or samples from a file."""
+
+from __future__ import annotations
+
+import functools
+import os
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from jaxtyping import Array, Int
+
+from denseam.data.arrays import ArrayFamily
+from denseam.data.encoder import Encoder
+from denseam.data.gaussian import anisotropic, isotropic
+from denseam.data.preparation import Preparation
+from denseam.data.readers import NAMED, read
+from denseam.errors import refuse
+from denseam.scaling import Shape
+
+GAUSSIANS = {"isotropic": 0.0, "anisotropic": 2 / 5}
+
+
+@runtime_checkable
+class Source(Protocol):
+    """A family of data sets: samples × features for every shape it can serve."""
+
+    @property
+    def digest(self) -> str:
+        """What identifies the data: two sources with one digest give the same samples."""
+        ...
+
+    @property
+    def features(self) -> int | None:
+        """The most features it has; None if there is no limit."""
+        ...
+
+    @property
+    def available(self) -> int | None:
+        """The samples that may be trained on; None if there is no limit."""
+        ...
+
+    def describe(self) -> str:
+        """Return where the data comes from and what is done to it, in a line."""
+        ...
+
+    def problems(self, shape: Shape) -> list[str]:
+        """Return why a shape cannot be served; empty if it can."""
+        ...
+
+    def samples(self, shape: Shape, seed: int, dtype: Any) -> Any:
+        """Return the P training samples of a seed."""
+        ...
+
+    def rows(self, shape: Shape, seed: int, which: Int[np.ndarray, " n"], dtype: Any) -> Any:
+        """Return some of them, by their numbers from 0 to P − 1."""
+        ...
+
+    def heldout(self, shape: Shape, seed: int, dtype: Any) -> Any:
+        """Return samples that are not among them."""
+        ...
+
+    def encoder(self, N: int) -> Encoder | None:
+        """Return what is done to samples at N features; None if they are made, not read."""
+        ...
+
+
+class Gaussian:
+    """N(0, I), or N(0, D) with D_i ∝ i^(−exponent) and trace N."""
+
+    features = available = None
+
+    def __init__(self, name: str) -> None:
+        self.name, self.exponent = name, GAUSSIANS[name]
+        self.digest = f"gaussian:{self.exponent:.12g}"
+
+    def describe(self) -> str:
+        """Return its name."""
+        return self.name
+
+    def problems(self, shape: Shape) -> list[str]:
+        """Return nothing: every shape can be served."""
+        return []
+
+    def samples(self, shape: Shape, seed: int, dtype: Any) -> Array:
+        """Return the P training samples of a seed."""
+        assert shape.P is not None
+        if self.exponent == 0:
+            return isotropic(shape.N, shape.P, seed=seed, dtype=dtype)
+        return anisotropic(shape.N, shape.P, exponent=self.exponent, seed=seed, dtype=dtype)
+
+    def rows(self, shape: Shape, seed: int, which: Int[np.ndarray, " n"], dtype: Any) -> Any:
+        """Return some of them."""
+        return self._held(shape, seed, np.dtype(dtype))[which]
+
+    @functools.lru_cache(maxsize=1)  # noqa: B019
+    def _held(self, shape: Shape, seed: int, dtype: Any) -> Any:
+        return np.asarray(self.samples(shape, seed, dtype))
+
+    def heldout(self, shape: Shape, seed: int, dtype: Any) -> Array:
+        """Return fresh samples of the same law."""
+        assert shape.P is not None
+        if self.exponent == 0:
+            return isotropic(shape.N, shape.P, seed=seed, dtype=dtype, part="heldout")
+        return anisotropic(shape.N, shape.P, exponent=self.exponent, seed=seed, dtype=dtype, part="heldout")
+
+    def encoder(self, N: int) -> None:
+        """Return nothing: there is no file."""
+        return
+
+
+def source(name: str, preparation: Preparation | None = None) -> Source:
+    """Return the source that a study names.
+
+    Parameters
+    ----------
+    name
+        'isotropic', 'anisotropic', or what `denseam.data.readers.read` takes: 'digits', 'mnist',
+        'fashion-mnist', or the path of a file or of a folder of images.
+    preparation
+        What is done to samples from a file.
+    """
+    preparation = preparation or Preparation()
+    if name in GAUSSIANS:
+        refuse(
+            f"{what} belongs to data from a file, not to {name!r}"
+            for what, given in (
+                ("shrink", preparation.shrink is not None),
+                ("unit_variance", preparation.unit_variance),
+            )
+            if given
+        )
+        return _gaussian(name)
+    return _from_file(name, preparation, _state_of(name))
+
+
+@functools.cache
+def _gaussian(name: str) -> Gaussian:
+    return Gaussian(name)
+
+
+@functools.lru_cache(maxsize=8)
+def _from_file(name: str, preparation: Preparation, state: object) -> ArrayFamily:
+    return ArrayFamily(read(name), preparation)
+
+
+def _state_of(name: str) -> object:
+    """Return what changes when a file does, so that it is read again then."""
+    family, _, after = name.partition(":")
+    places = [name] + [after] * (family in NAMED)  # as in mnist:PATH
+    places += [name[:cut] for cut in range(len(name) - 1, 0, -1) if name[cut] == ":"]  # as in x.npz:key
+    path = Path(next(filter(os.path.exists, places), name))
+    try:
+        entries = sorted(path.iterdir()) if path.is_dir() else [path]
+        return tuple((str(e), e.stat().st_mtime_ns, e.stat().st_size) for e in entries)
+    except OSError:
+        return None

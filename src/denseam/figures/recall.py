@@ -1,0 +1,141 @@
+"""What a memory recalls: rows of pictures, and energies beside them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from denseam.consistency import Consistency
+from denseam.figures.style import FAINT, INK, canvas, save, scale_colours
+from denseam.memory import Memory, Recalled
+
+#: Samples in a picture.
+MOST = 10
+
+
+def draw_recall(results: Sequence[Recalled], out: str | os.PathLike[str], name: str = "recall") -> list[Path]:
+    """Draw what was recalled at every level of noise; return the files (PNG and SVG).
+
+    Images are shown clean, as recall began, after one step and in the end. Energies fall beside them. For
+    vectors the errors take the place of the pictures.
+    """
+    memory = results[0].memory
+    images = memory.image is not None
+    width = 9.5 if images else 7.5
+    with canvas(len(results), 2, width, (2.9 if images else 2.6) * len(results)) as (figure, axes):
+        for (left, right), result in zip(axes, results, strict=True):
+            if images:
+                left.set_box_aspect(None)
+                _tiles(left, memory, _stages(result))
+            else:
+                _errors(left, result)
+            _energies(right, result)
+            _title(left, result)
+        if images:
+            figure.get_layout_engine().set(w_pad=0.12)
+            axes[0, 0].get_gridspec().set_width_ratios([2.4, 1])
+        return save(figure, Path(out), name)
+
+
+def draw_consistency(
+    found: Consistency, out: str | os.PathLike[str], name: str = "consistency"
+) -> list[Path]:
+    """Draw the paper's comparison: the large memory, the small one, and the large one's answer shrunk."""
+    large, small = found.large, found.small
+    rows: list[tuple[Memory, Mapping[str, Any]]] = [
+        (
+            large.memory,
+            {"clean": large.clean, "corrupted": large.start, f"large, {found.steps} steps": large.state},
+        ),
+        (
+            small.memory,
+            {"shrunk, corrupted": small.start, f"small, {found.steps} steps": small.state,
+             "large, shrunk": found.shrunk},
+        ),
+    ]  # fmt: skip
+    with canvas(2, 1, 7.5, 5.4) as (figure, axes):
+        for ax, (memory, stages) in zip(axes[:, 0], rows, strict=True):
+            _tiles(ax, memory, stages)
+        axes[1, 0].set_title(
+            f"small against large, shrunk: correlation {found.correlation:.3f} "
+            f"(with another sample's answer {found.chance:.2f}), relative error {found.relative_error:.2f}",
+            loc="left",
+        )
+        axes[0, 0].set_title(
+            f"N = {large.memory.model.N} and {small.memory.model.N}, noise {found.noise:g}",
+            loc="left",
+            fontweight="bold",
+        )
+        return save(figure, Path(out), name)
+
+
+def _stages(result: Recalled) -> dict[str, Any]:
+    first = "masked" if result.held is not None else "noisy" if result.noise else "given"
+    return {
+        "clean": result.clean,
+        first: result.start,
+        "1 step": result.once,
+        f"{result.energies.shape[1] - 1} steps": result.state,
+    }
+
+
+def _tiles(ax: Any, memory: Memory, stages: Mapping[str, Any]) -> None:
+    """Draw rows of pictures, all in the range that the first row has."""
+    assert memory.encoder is not None
+    shown = {k: memory.encoder.pictures(np.asarray(v)[:MOST]) for k, v in stages.items()}
+    height, width, channels = memory.image or (1, 1, 1)
+    count = len(next(iter(shown.values())))
+    reference = next(iter(shown.values()))
+    low, high = float(np.min(reference)), float(np.max(reference))
+    gap = max(1, width // 14)
+    sheet = np.full((len(shown) * (height + gap) - gap, count * (width + gap) - gap, channels), np.nan)
+    for i, pictures in enumerate(shown.values()):
+        for k, picture in enumerate(pictures):
+            y, x = i * (height + gap), k * (width + gap)
+            sheet[y : y + height, x : x + width] = (picture - low) / max(1e-12, high - low)
+    if channels == 3:
+        ax.imshow(np.clip(np.nan_to_num(sheet, nan=1.0), 0, 1), interpolation="nearest")
+    else:
+        ax.imshow(sheet[..., 0], cmap="gray_r", vmin=0, vmax=1, interpolation="nearest")
+    ax.set_yticks([i * (height + gap) + height / 2 for i in range(len(shown))], list(shown))
+    ax.set_xticks([])
+    ax.tick_params(length=0)
+    ax.spines[:].set_visible(False)
+
+
+def _title(ax: Any, result: Recalled) -> None:
+    begun = f"noise {result.noise:g}" if result.noise else "as given"
+    if result.held is not None:
+        begun += f", {100 * float(np.mean(result.held)):.0f} % held"
+    ax.set_title(
+        f"{begun}: error {result.errors[0]:.3g} → {result.errors[1]:.3g} → {result.errors[-1]:.3g}",
+        loc="left",
+        fontweight="bold",
+    )
+
+
+def _errors(ax: Any, result: Recalled) -> None:
+    colours = scale_colours(3)
+    pairs = (("start", result.start), ("1 step", result.once), ("end", result.state))
+    for (label, state), colour in zip(pairs, colours, strict=True):
+        errors = np.sort(np.mean((state - result.clean) ** 2, axis=1))
+        ax.plot(np.linspace(0, 1, len(errors)), errors, color=colour, label=label)
+    ax.set_xlabel("share of samples")
+    ax.set_ylabel("squared error per feature")
+    ax.legend()
+
+
+def _energies(ax: Any, result: Recalled) -> None:
+    n, shown = result.energies.shape[1], result.energies[:MOST]
+    for energy in shown:
+        ax.plot(np.arange(n), energy, color=INK, alpha=0.5, linewidth=1)
+    ax.axhline(float(np.mean(result.energies[:, -1])), color=FAINT, linewidth=1, linestyle=":")
+    ax.set_xscale("symlog", linthresh=1)
+    ax.set_xlim(0, n - 1)
+    ax.set_xlabel("steps")
+    ax.set_ylabel("energy")
+    ax.set_title(f"{int(result.converged.sum())} of {len(result.converged)} at rest", loc="left")

@@ -1,0 +1,194 @@
+"""Recall from files to files: which samples, what is hidden of them, and what is written."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from denseam.data.arrays import held_out
+from denseam.data.readers import Raw, read
+from denseam.errors import InputError
+from denseam.files import write_whole
+from denseam.memory import Memory, Recalled
+
+SIDES = ("top", "bottom", "left", "right")
+#: Single pictures are written for at most so many samples.
+MOST_PICTURES = 200
+
+
+def recall_file(
+    checkpoint: str | os.PathLike[str],
+    data: str,
+    *,
+    noise: Sequence[float] = (0.0,),
+    mask: str | None = None,
+    hide: str | None = None,
+    heldout: bool = False,
+    samples: int | None = None,
+    seed: int = 0,
+    out: str | os.PathLike[str] | None = None,
+    **options: Any,
+) -> list[Recalled]:
+    """Recall samples from a file with the memory in another; one result for each level of noise.
+
+    Parameters
+    ----------
+    checkpoint
+        What `denseam train` wrote.
+    data
+        As for `denseam tune`; in the values of the data the memory was trained on.
+    mask
+        A file that is true where a feature is known: one mask for all samples, or one for each.
+    hide
+        Instead of a mask: 'top', 'bottom', 'left' or 'right' for half of an image, or a share of the
+        features, chosen at random for each sample.
+    heldout
+        Take only those samples of the file that were never trained on.
+    out
+        Where results will be written; only checked here, before any work.
+    options
+        As in `Memory.recall`.
+    """
+    if out is not None:
+        check_target(out)
+    memory = Memory.load(checkpoint)
+    raw = chosen_samples(memory, data, heldout=heldout, samples=samples)
+    if mask is not None and hide is not None:
+        raise InputError("mask and hide say the same; give one of them")
+    known = None
+    if mask is not None:
+        known = read(mask).array
+        if known.shape[0] == 1:
+            known = known[0]
+    elif hide is not None:
+        known = _known(memory, hide, raw.samples, seed)
+    return memory.recall(raw, noise=noise, known=known, seed=seed, **options)
+
+
+def chosen_samples(memory: Memory, data: str, *, heldout: bool = False, samples: int | None = None) -> Raw:
+    """Return the samples of a file that are asked for.
+
+    `heldout` leaves only those that were never trained on, where the file is the memory's own.
+    """
+    raw = read(data)
+    if samples is not None and samples < 1:
+        raise InputError(f"samples must be a whole number of at least 1, got {samples!r}")
+    which: Any = np.arange(raw.samples)
+    own = memory.encoder is not None and memory.encoder.digest.startswith(raw.digest)
+    if heldout and own and memory.encoder is not None:
+        held = held_out(raw.samples, memory.encoder.heldout)
+        which = held if len(held) else which
+    if samples is not None and samples < len(which):
+        # Spread over the file: many are sorted by class.
+        which = which[np.linspace(0, len(which) - 1, samples).round().astype(int)]
+    return dataclasses.replace(raw, array=raw.array[which])
+
+
+def _known(memory: Memory, hide: str, rows: int, seed: int) -> np.ndarray[Any, Any]:
+    e = memory.encoder
+    image = None if e is None else e.image
+    features = memory.model.N if e is None else e.original
+    if hide in SIDES:
+        if image is None:
+            raise InputError(f"hide {hide!r} is for images; for vectors give a share, as in 0.3")
+        known = np.ones(image, bool)
+        height, width, _ = image
+        half: Any = {
+            "top": np.s_[: height // 2], "bottom": np.s_[height - height // 2 :],
+            "left": np.s_[:, : width // 2], "right": np.s_[:, width - width // 2 :],
+        }[hide]  # fmt: skip
+        known[half] = False
+        return known.ravel()
+    try:
+        share = float(hide)
+    except ValueError:
+        share = -1.0
+    if not 0 < share < 1:
+        raise InputError(f"hide must be 'top', 'bottom', 'left', 'right' or a share below 1, got {hide!r}")
+    return np.random.default_rng(seed + 1).random((rows, features)) >= share
+
+
+def check_target(out: str | os.PathLike[str]) -> None:
+    """Refuse a place that results cannot be written to."""
+    path = Path(out)
+    if path.suffix and path.suffix not in (".npz", ".npy"):
+        raise InputError(f"out must be a folder, or a file that ends in .npz or .npy, got {str(out)!r}")
+    folder = _folder(path)
+    there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    if path.suffix and path.is_dir():
+        raise InputError(f"out {out}: is a folder; give the name of a file in it")
+    if not there.is_dir():
+        raise InputError(f"out {out}: {there} is not a folder")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise InputError(f"out {out}: cannot be written (no permission in {there})")
+
+
+def _folder(out: Path) -> Path:
+    return out.parent if out.suffix else out
+
+
+def write_recalled(results: Sequence[Recalled], out: str | os.PathLike[str]) -> list[Path]:
+    """Write what was recalled; return the files.
+
+    A `.npy` file gets the output alone: levels × samples × features, without the first axis if there is one
+    level. A `.npz` file, or `recalled.npz` in a folder, gets `output`, `start`, `energies`, `steps`,
+    `converged` and `noise`. Values and shapes are those of the file the memory was trained on. A picture
+    lies beside them, and in a folder one of each recalled image.
+    """
+    from denseam.figures.recall import draw_recall
+
+    check_target(out)
+    path, memory = Path(out), results[0].memory
+    _folder(path).mkdir(parents=True, exist_ok=True)
+    image = None if memory.encoder is None else memory.encoder.image
+    shape: tuple[int, ...] = () if image is None else image[:2] if image[2] == 1 else image
+
+    def shaped(values: Any) -> np.ndarray[Any, Any]:
+        stacked = np.stack([memory.decode(v) for v in values])
+        return stacked.reshape(*stacked.shape[:2], *shape) if shape else stacked
+
+    output = shaped([r.state for r in results])
+    content = io.BytesIO()
+    if path.suffix == ".npy":
+        np.save(content, output[0] if len(results) == 1 else output)
+        target = path
+    else:
+        np.savez_compressed(
+            content,
+            output=output,
+            start=shaped([r.start for r in results]),
+            energies=np.stack([r.energies for r in results]),
+            steps=np.stack([r.steps for r in results]),
+            converged=np.stack([r.converged for r in results]),
+            noise=np.array([r.noise for r in results]),
+        )
+        target = path if path.suffix else path / "recalled.npz"
+    write_whole(target, content.getvalue())
+    files = [target]
+    folder, name = (path.parent, path.stem) if path.suffix else (path, "recall")
+    files += draw_recall(results, folder, name)
+    if not path.suffix and memory.image is not None:
+        files += _pictures(results, folder)
+    return files
+
+
+def _pictures(results: Sequence[Recalled], folder: Path) -> list[Path]:
+    """Write one PNG for each recalled image, in grey values from 0 to 255."""
+    from matplotlib.image import imsave
+
+    target = folder / "images"
+    target.mkdir(exist_ok=True)
+    for level, result in enumerate(results):
+        encoder = result.memory.encoder
+        assert encoder is not None
+        pictures = np.clip(encoder.pictures(result.state[:MOST_PICTURES]), 0, 1)
+        for i, picture in enumerate(pictures):
+            grey = np.repeat(picture[..., :1], 3, axis=-1) if picture.shape[-1] != 3 else picture
+            imsave(target / f"{level}-{i:04d}.png", grey)
+    return [target]
