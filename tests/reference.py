@@ -209,3 +209,65 @@ def spectrum(S: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Eigenvalues of SᵀS/K, largest first, and the squared overlap of the first vector with 1/√B."""
     values, vectors = np.linalg.eigh(S.T @ S / len(S))
     return values[::-1], np.mean(vectors[:, -1]) ** 2 * len(vectors)
+
+
+# --- data at several sizes, recall, and what two sizes agree on --------------------------------------
+
+
+def block_means(height: int, width: int, channels: int, j: int) -> np.ndarray:
+    """D_j: the mean over j×j pixels, cut off at the lower and right edge, in each channel by itself."""
+    down, across = -(-height // j), -(-width // j)
+    D = np.zeros((down * across * channels, height * width * channels))
+    for R in range(down):
+        for C in range(across):
+            rows, columns = range(R * j, min((R + 1) * j, height)), range(C * j, min((C + 1) * j, width))
+            for a in range(channels):
+                for r in rows:
+                    for s in columns:
+                        block, pixel = (R * across + C) * channels + a, (r * width + s) * channels + a
+                        D[block, pixel] = 1 / (len(rows) * len(columns))
+    return D
+
+
+def block_copies(height: int, width: int, channels: int, j: int) -> np.ndarray:
+    """L_j: every pixel gets the value of its block."""
+    return (block_means(height, width, channels, j) > 0).T.astype(float)
+
+
+def projection(Q: np.ndarray, X: np.ndarray) -> np.ndarray:
+    """D = αQ with tr(D Σ Dᵀ)/N = tr(Σ)/N0, for Σ of the samples in the columns of X."""
+    N, N0 = Q.shape
+    d = X - X.mean(axis=1, keepdims=True)
+    S = d @ d.T / X.shape[1]
+    return np.sqrt((np.trace(S) / N0) / (np.trace(Q @ S @ Q.T) / N)) * Q
+
+
+def recall(
+    model: Model, x: np.ndarray, steps: int, damping: float = 1.0, known: np.ndarray | None = None
+) -> tuple[list[np.ndarray], list[float]]:
+    """All states of x ← x + damping (f(x) − x), known features left as they are, and their energies."""
+    states = [x]
+    for _ in range(steps):
+        new = states[-1] + damping * (model.f(states[-1]) - states[-1])
+        for i in range(len(x)):
+            if known is not None and known[i]:
+                new[i] = x[i]
+        states.append(new)
+    return states, [model.effective_energy(s) for s in states]
+
+
+def agreement(large: Model, small: Model, D: np.ndarray, X: np.ndarray, steps: int) -> dict[str, float]:
+    """D f_large^n(x) beside f_small^n(D x), for the x in the columns of X (fig. mnist-examples)."""
+    columns = range(X.shape[1])
+    there = np.stack([D @ recall(large, X[:, m], steps)[0][-1] for m in columns], axis=1)
+    here = np.stack([recall(small, D @ X[:, m], steps)[0][-1] for m in columns], axis=1)
+
+    def correlation(A: np.ndarray, B: np.ndarray) -> float:
+        a, b = A - A.mean(), B - B.mean()
+        return float(np.sum(a * b) / np.sqrt(np.sum(a**2) * np.sum(b**2)))
+
+    return {
+        "correlation": correlation(there, here),
+        "relative_error": float(np.sqrt(np.sum((there - here) ** 2) / np.sum(there**2))),
+        "chance": correlation(there, np.roll(here, 1, axis=1)),
+    }

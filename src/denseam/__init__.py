@@ -12,12 +12,18 @@ from denseam._version import __version__
 
 if TYPE_CHECKING:
     from denseam import data, quantities, testing, theory
+    from denseam.agreement import Consistency, consistency
     from denseam.coordinates import Check, check, check_model, find_exponents
     from denseam.errors import InputError, UnboundedEnergyWarning, UnprescribedWarning
+    from denseam.goals import Goal, goal
     from denseam.judgement import Verdict, horizon, verdict
     from denseam.lagrangians import Elementwise, Lagrangian, identity, register, relu, softmax, tanh
+    from denseam.memory import Memory, Recalled
     from denseam.model import DenseAM, Parameters
     from denseam.optimizers import Optimizer, adam, adamw, effective_learning_rates, scaled, sgd
+    from denseam.planning import Plan, plan
+    from denseam.recalling import recall_file
+    from denseam.recipe import Recipe, read_recipe
     from denseam.runner import sweep
     from denseam.scaling import (
         MemoriesOnly,
@@ -31,7 +37,9 @@ if TYPE_CHECKING:
     )
     from denseam.store import Records, Store
     from denseam.study import Study, logspace
+    from denseam.target import Trained, train_target
     from denseam.training import Run, train
+    from denseam.tuning import Tuned, tune
 
 _HOME = {
     "data": "data",
@@ -76,6 +84,21 @@ _HOME = {
     "check": "coordinates",
     "check_model": "coordinates",
     "find_exponents": "coordinates",
+    "Consistency": "agreement",
+    "consistency": "agreement",
+    "Goal": "goals",
+    "goal": "goals",
+    "Memory": "memory",
+    "Recalled": "memory",
+    "Plan": "planning",
+    "plan": "planning",
+    "recall_file": "recalling",
+    "Recipe": "recipe",
+    "read_recipe": "recipe",
+    "Trained": "target",
+    "train_target": "target",
+    "Tuned": "tuning",
+    "tune": "tuning",
     "horizon": "judgement",
     "verdict": "judgement",
 }
@@ -92,6 +115,8 @@ __all__ = [  # noqa: RUF022  # in the order of use
     "Run", "train",
     "Study", "logspace", "sweep", "Records", "Store", "Verdict", "verdict", "horizon",
     "Check", "check", "check_model", "find_exponents",
+    "Goal", "goal", "Plan", "plan", "Tuned", "tune", "Recipe", "read_recipe", "Trained", "train_target",
+    "Memory", "Recalled", "recall_file", "Consistency", "consistency",
     "InputError", "UnprescribedWarning", "UnboundedEnergyWarning", "quantities", "testing", "theory",
 ]  # fmt: skip
 

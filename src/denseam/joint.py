@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 import numpy as np
 
 from denseam.errors import InputError
-from denseam.goal import Goal
+from denseam.goals import Goal
 from denseam.store import Records
 from denseam.study import RunSpec, Study
 

@@ -85,6 +85,10 @@ class Memory:
         expected = self.model.N if e is None else e.original
         if features != expected and not (e is not None and features == e.features):
             raise InputError(f"input must have {self.expects()}, got {features} ({array.shape})")
+        if e is not None and e.image is not None and array.ndim > 2 and features == e.original:
+            image = (*array.shape[1:], 1)[:3]
+            if image != e.image:
+                raise InputError(f"input must have {self.expects()}, got images of {image[0]}×{image[1]}")
         unit = x.unit if isinstance(x, Raw) else 1.0 if e is None else e.unit
         with np.errstate(over="ignore"):  # infinity, which is refused
             values = np.asarray(rows, self.model.W.dtype) / unit

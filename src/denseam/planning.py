@@ -17,7 +17,7 @@ import jax.numpy as jnp
 
 from denseam.cost import operations, step_operations, steps, training_bytes
 from denseam.engine import cores
-from denseam.goal import Goal
+from denseam.goals import Goal
 from denseam.scaling import Shape
 from denseam.tuning import REACH, SCOUT
 

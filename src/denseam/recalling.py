@@ -63,27 +63,40 @@ def recall_file(
         raise InputError("mask and hide say the same; give one of them")
     known = None
     if mask is not None:
-        known = read(mask).array
-        if known.shape[0] == 1:
-            known = known[0]
+        known = _mask(mask)
     elif hide is not None:
         known = _known(memory, hide, raw.samples, seed)
     return memory.recall(raw, noise=noise, known=known, seed=seed, **options)
 
 
-def chosen_samples(memory: Memory, data: str, *, heldout: bool = False, samples: int | None = None) -> Raw:
+def _mask(path: str) -> np.ndarray[Any, Any]:
+    """Read a mask; unlike samples it may be a single row."""
+    try:
+        alone = np.load(path, allow_pickle=False) if path.endswith(".npy") else None
+    except (OSError, ValueError):
+        alone = None  # `read` says what is wrong with it
+    return alone if alone is not None and alone.ndim == 1 else np.asarray(read(path).array)
+
+
+def chosen_samples(
+    memory: Memory, data: str, *, heldout: bool | None = False, samples: int | None = None
+) -> Raw:
     """Return the samples of a file that are asked for.
 
-    `heldout` leaves only those that were never trained on, where the file is the memory's own.
+    `heldout` leaves only those that were never trained on, which are known where the file is the memory's
+    own; None leaves them where they are known, and takes all otherwise.
     """
     raw = read(data)
     if samples is not None and samples < 1:
         raise InputError(f"samples must be a whole number of at least 1, got {samples!r}")
     which: Any = np.arange(raw.samples)
     own = memory.encoder is not None and memory.encoder.digest.startswith(raw.digest)
-    if heldout and own and memory.encoder is not None:
-        held = held_out(raw.samples, memory.encoder.heldout)
-        which = held if len(held) else which
+    held = held_out(raw.samples, memory.encoder.heldout) if own and memory.encoder is not None else which[:0]
+    if heldout and not len(held):
+        why = "no sample of it was held out" if own else "it is not what this memory was trained on"
+        raise InputError(f"heldout: {data}: {why}")
+    if heldout is not False and len(held):
+        which = held
     if samples is not None and samples < len(which):
         # Spread over the file: many are sorted by class.
         which = which[np.linspace(0, len(which) - 1, samples).round().astype(int)]

@@ -44,7 +44,7 @@ MODEL, STATE, LOG = "memory.safetensors", "state.safetensors", "training.json"
 #: A state is written this often, but never for more than a tenth of the time.
 SAVE_SECONDS = 20.0
 #: Batches read at once.
-SEGMENT_BYTES = 1 << 26
+SEGMENT_BYTES = 1 << 23
 SEGMENT_SECONDS = 1.0
 
 

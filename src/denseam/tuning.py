@@ -23,9 +23,9 @@ from typing import Any
 import numpy as np
 
 from denseam.errors import InputError, refuse
-from denseam.goal import SIZES, Goal, goal
+from denseam.goals import SIZES, Goal, goal
 from denseam.intervals import Interval, mean_interval
-from denseam.judgement import FEWEST, Verdict, verdict
+from denseam.judgement import FEWEST, REGRET_GOOD, Verdict, verdict
 from denseam.prediction import Expected, expected_curve
 from denseam.recipe import Recipe, write_found
 from denseam.runner import SweepListener, run_specs
@@ -186,7 +186,7 @@ def tune(
     say
         Called with a line for every step of the search.
     asked
-        The goal: what `denseam.goal.goal` takes.
+        The goal: what `denseam.goals.goal` takes.
     """
     wanted = goal(data, **asked) if isinstance(data, str) else data
     axes = tuple(dict.fromkeys(tuned))
@@ -315,7 +315,8 @@ class Search:
             if good:
                 return good[0], grid
             self.say(f"{every[-1].status}: {every[-1].reason}")
-            unsure = any(v.next_step == "Run more seeds." for v in every)
+            # The cost of transfer is small in the mean, only not surely so.
+            unsure = any(_nearly(v) for v in every)
             if unsure and self.seeds < MOST_SEEDS:
                 self.seeds = min(MOST_SEEDS, self.seeds + 2)
             elif (following := self._following(scales, grid)) is not None:
@@ -382,6 +383,12 @@ class Search:
             expected=curve,
             folder=self.out,
         )
+
+
+def _nearly(v: Verdict) -> bool:
+    """Return whether only the width of an interval keeps a verdict from being good."""
+    small = v.max_regret is not None and v.max_regret <= REGRET_GOOD
+    return small and (v.status == "DRIFTS" or v.next_step == "Run more seeds.")
 
 
 def _by_rate(records: Records) -> dict[float, float]:

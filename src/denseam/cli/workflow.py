@@ -44,7 +44,7 @@ Seeds = Annotated[int, typer.Option(help="Seeds to begin with.")]
 def _goal(data: str, **given: Any) -> Any:
     """Return the goal that the options describe."""
     from denseam.data.preparation import Preparation
-    from denseam.goal import goal
+    from denseam.goals import goal
 
     options = {k: v for k, v in given.items() if v is not None}
     prepared = {k: options.pop(k) for k in ("shrink", "unit_variance", "heldout") if k in options}
@@ -331,13 +331,13 @@ def consistency(
     json_: Json = False,
 ) -> int:
     """Compare a large memory's answer, shrunk, with that of a small one to the shrunk input."""
-    from denseam.consistency import consistency as compare
+    from denseam.agreement import consistency as compare
     from denseam.memory import Memory
     from denseam.recalling import chosen_samples
 
     a, b = Memory.load(large), Memory.load(small)
     found = compare(
-        a, b, chosen_samples(a, input_, heldout=True, samples=samples), steps=steps, noise=noise, seed=seed
+        a, b, chosen_samples(a, input_, heldout=None, samples=samples), steps=steps, noise=noise, seed=seed
     )
     files = []
     if out is not None and a.image is not None:

@@ -20,9 +20,9 @@ from denseam.errors import InputError, refuse
 from denseam.scaling import Shape
 
 #: Rows are read in pieces of about this size.
-PIECE_BYTES = 1 << 25
+PIECE_BYTES = 1 << 23
 #: No more held-out samples than this are looked at in the end.
-HELDOUT_BYTES = 1 << 26
+HELDOUT_BYTES = 1 << 24
 #: Variances of a shrunk set are measured on about so many samples, which gives them to 0.2 %.
 ENOUGH = 1 << 18
 #: The covariance that 'pca' needs is N0 × N0 in float64: 2 GiB for this many features.
@@ -152,7 +152,9 @@ class ArrayFamily:
         y = np.empty((len(rows), N), np.float64 if double else np.float32)
         first = 0
         for piece in pieces:
-            y[first : first + len(piece)] = encoder.of_units(self.raw.rows(piece, y.dtype))
+            # Values far from zero lose digits in float32, unless they are centred first.
+            wide = np.float64 if self.raw.array.dtype == np.float64 else y.dtype
+            y[first : first + len(piece)] = encoder.of_units(self.raw.rows(piece, wide))
             first += len(piece)
         return np.asarray(y, dtype)
 
@@ -262,7 +264,7 @@ class ArrayFamily:
 
 def held_out(samples: int, share: float) -> Int[np.ndarray, " n"]:
     """Return the numbers of the samples that are never trained on: the same for every seed and size."""
-    return np.sort(_permutation(0, _HELDOUT, samples)[: math.floor(share * samples)])
+    return np.sort(_permutation(0, _HELDOUT, samples)[: math.floor(share * samples + 1e-9)])
 
 
 def _permutation(seed: int, use: int, n: int) -> Int[np.ndarray, " n"]:

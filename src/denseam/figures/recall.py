@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from denseam.consistency import Consistency
+from denseam.agreement import Consistency
 from denseam.figures.style import FAINT, INK, canvas, save, scale_colours
 from denseam.memory import Memory, Recalled
 
@@ -30,7 +30,7 @@ def draw_recall(results: Sequence[Recalled], out: str | os.PathLike[str], name: 
         for (left, right), result in zip(axes, results, strict=True):
             if images:
                 left.set_box_aspect(None)
-                _tiles(left, memory, _stages(result))
+                _tiles(left, memory, _stages(result), result.clean)
             else:
                 _errors(left, result)
             _energies(right, result)
@@ -49,19 +49,19 @@ def draw_consistency(
     rows: list[tuple[Memory, Mapping[str, Any]]] = [
         (
             large.memory,
-            {"clean": large.clean, "corrupted": large.start, f"large, {found.steps} steps": large.state},
+            {"clean": large.clean, "corrupted": large.start, f"large, {_count(found.steps)}": large.state},
         ),
         (
             small.memory,
-            {"shrunk, corrupted": small.start, f"small, {found.steps} steps": small.state,
+            {"shrunk, corrupted": small.start, f"small, {_count(found.steps)}": small.state,
              "large, shrunk": found.shrunk},
         ),
     ]  # fmt: skip
     with canvas(2, 1, 7.5, 5.4) as (figure, axes):
-        for ax, (memory, stages) in zip(axes[:, 0], rows, strict=True):
-            _tiles(ax, memory, stages)
+        for ax, (memory, stages), like in zip(axes[:, 0], rows, (large.clean, small.clean), strict=True):
+            _tiles(ax, memory, stages, like)
         axes[1, 0].set_title(
-            f"small against large, shrunk: correlation {found.correlation:.3f} "
+            f"small against large, shrunk: correlation {found.correlation:.3f}\n"
             f"(with another sample's answer {found.chance:.2f}), relative error {found.relative_error:.2f}",
             loc="left",
         )
@@ -79,17 +79,27 @@ def _stages(result: Recalled) -> dict[str, Any]:
         "clean": result.clean,
         first: result.start,
         "1 step": result.once,
-        f"{result.energies.shape[1] - 1} steps": result.state,
+        _count(result.energies.shape[1] - 1): result.state,
     }
 
 
-def _tiles(ax: Any, memory: Memory, stages: Mapping[str, Any]) -> None:
-    """Draw rows of pictures, all in the range that the first row has."""
+def _count(steps: int) -> str:
+    return "1 step" if steps == 1 else f"{steps} steps"
+
+
+def _shown(samples: int) -> Any:
+    """Return the numbers of the samples to draw: spread over them, for many files are sorted by class."""
+    return np.linspace(0, samples - 1, min(samples, MOST)).round().astype(int)
+
+
+def _tiles(ax: Any, memory: Memory, stages: Mapping[str, Any], like: Any) -> None:
+    """Draw rows of pictures, all in the range of the samples `like`."""
     assert memory.encoder is not None
-    shown = {k: memory.encoder.pictures(np.asarray(v)[:MOST]) for k, v in stages.items()}
+    which = _shown(len(like))
+    shown = {k: memory.encoder.pictures(np.asarray(v)[which]) for k, v in stages.items()}
     height, width, channels = memory.image or (1, 1, 1)
-    count = len(next(iter(shown.values())))
-    reference = next(iter(shown.values()))
+    count = len(which)
+    reference = memory.encoder.pictures(np.asarray(like)[which])
     low, high = float(np.min(reference)), float(np.max(reference))
     gap = max(1, width // 14)
     sheet = np.full((len(shown) * (height + gap) - gap, count * (width + gap) - gap, channels), np.nan)
@@ -130,7 +140,7 @@ def _errors(ax: Any, result: Recalled) -> None:
 
 
 def _energies(ax: Any, result: Recalled) -> None:
-    n, shown = result.energies.shape[1], result.energies[:MOST]
+    n, shown = result.energies.shape[1], result.energies[_shown(len(result.energies))]
     for energy in shown:
         ax.plot(np.arange(n), energy, color=INK, alpha=0.5, linewidth=1)
     ax.axhline(float(np.mean(result.energies[:, -1])), color=FAINT, linewidth=1, linestyle=":")

@@ -32,20 +32,16 @@ _RC: dict[Any, Any] = {
 
 @contextlib.contextmanager
 def canvas(rows: int, columns: int, width: float, height: float) -> Iterator[tuple[Any, Any]]:
-    """Give a figure and its axes (rows × columns), drawn without a screen and closed afterwards."""
+    """Give a figure and its axes (rows × columns), for drawing into files.
+
+    Without pyplot, so that no screen is needed and a notebook keeps showing its own figures.
+    """
     import matplotlib
+    from matplotlib.figure import Figure
 
-    matplotlib.use("Agg", force=False)
-    import matplotlib.pyplot as plt
-
-    with plt.rc_context(_RC):
-        figure, axes = plt.subplots(
-            rows, columns, figsize=(width, height), squeeze=False, layout="constrained"
-        )
-        try:
-            yield figure, axes
-        finally:
-            plt.close(figure)
+    with matplotlib.rc_context(_RC):
+        figure = Figure(figsize=(width, height), layout="constrained")
+        yield figure, figure.subplots(rows, columns, squeeze=False)
 
 
 def plain_log_ticks(axis: Any) -> None:

@@ -90,7 +90,8 @@ def consistency(
     if a is None or b is None:
         raise InputError("consistency needs memories that know their data: from denseam train")
     refuse(
-        [f"memories see different data: {a.origin} and {b.origin}"] * (a.digest != b.digest)
+        [f"memories see different data, or data prepared differently: {a.origin} and {b.origin}"]
+        * (a.digest != b.digest)
         + [f"small must have fewer features than large, got {b.features} and {a.features}"]
         * (a.digest == b.digest and b.features >= a.features)
     )
