@@ -1,5 +1,6 @@
 """Sphinx configuration: `make docs` builds it, warnings are errors."""
 
+import hashlib
 import re
 import sys
 from pathlib import Path
@@ -29,20 +30,54 @@ def _write_tables() -> None:
     (folder / "quantities.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
+def _write_notebooks() -> None:
+    """Write each tutorial as a notebook to take away, from the same source."""
+    import nbformat
+    from myst_nb.core.read import read_myst_markdown_notebook
+
+    here = Path(__file__).parent
+    for page in sorted((here / "tutorials").glob("*.md")):
+        notebook = read_myst_markdown_notebook(page.read_text(encoding="utf-8"))
+        for number, cell in enumerate(notebook.cells):
+            cell.id = f"cell-{number}"  # else they are random, and the file new each time
+            if cell.cell_type == "markdown":  # links of this site lead nowhere from a notebook
+                kept = [line for line in cell.source.splitlines() if "{download}" not in line]
+                text = re.sub(r"\n{3,}", "\n\n", "\n".join(kept)).strip()
+                cell.source = re.sub(r"\[([^]]+)\]\([^)]*\.md[^)]*\)", r"\1", text)
+        target = here / "_generated" / f"{page.stem}.ipynb"
+        nbformat.write(notebook, target)
+
+
+def _digest_of_source() -> str:
+    total = hashlib.sha256()
+    for path in sorted((ROOT / "src").rglob("*.py")):
+        total.update(path.read_bytes())
+    return total.hexdigest()[:16]
+
+
 _write_tables()
+_write_notebooks()
 
 extensions = [
-    "myst_parser",
+    "myst_nb",  # brings myst_parser along
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "sphinx.ext.mathjax",  # formulas are drawn in the browser, by a script that it fetches
     "sphinx_copybutton",
 ]
-source_suffix = {".md": "markdown"}
+source_suffix = {".md": "myst-nb"}  # plain pages too; those with a kernel in their head are run
 exclude_patterns = ["_build", "_generated"]
 
 myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
+
+# Tutorials run again when they or the library change, so that what they show is what the library does.
+nb_execution_mode = "cache"
+nb_execution_cache_path = str(Path(__file__).parent / "_build" / "executed" / _digest_of_source())
+nb_execution_raise_on_error = True
+nb_execution_timeout = 900  # seconds for a cell; none takes more than twenty on two cores
+nb_output_stderr = "remove"
+nb_merge_streams = True
 
 default_role = "code"  # `name` in docstrings
 napoleon_google_docstring = False

@@ -57,7 +57,7 @@ def test_as_many_samples_as_there_are(tmp_path):
 def test_the_ladder_comes_from_the_data(vectors, tmp_path):
     assert goal(vectors).ladder == (8, 16, 32)
     assert goal("isotropic", features=512).ladder == (32, 64, 128, 256)
-    assert goal("isotropic", features=1000).ladder == (62, 125, 250, 500)
+    assert goal("isotropic", features=1000).ladder == (32, 64, 128, 256, 512)
     images = np.random.default_rng(0).integers(0, 255, (1000, 14, 14), np.uint8)
     np.save(tmp_path / "images.npy", images)
     assert goal(str(tmp_path / "images.npy")).ladder == (16, 25, 49)

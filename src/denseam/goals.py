@@ -192,12 +192,11 @@ def ladder(study: Study, target: int) -> tuple[int, ...]:
     """Return the sizes of a family below the target, rising, that a base may be chosen from."""
     if study.regime.name == "memories-only":
         start = MEMORIES_PER_FEATURE * study.regime.shape(target).N
-        candidates = sorted({round(target / 2**k) for k in range(1, int(math.log2(target)) + 1)})
+        candidates = [2**k for k in range(target.bit_length())]
     else:
         start = SMALLEST
         sizes = getattr(study.source(), "sizes", None)
-        halves = (round(target / 2**k) for k in range(1, int(math.log2(target)) + 1))
-        candidates = sorted(set(sizes() if sizes is not None else halves))
+        candidates = list(sizes() if sizes is not None else (2**k for k in range(target.bit_length())))
     fit = [s for s in candidates if s < target and _fits(study, s)]
     apart: list[int] = []
     for scale in reversed(fit):  # from above, so that what is left out is small

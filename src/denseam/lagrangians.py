@@ -32,6 +32,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from denseam.errors import InputError, listed
+from denseam.rectified import relu_constant
 
 Vector = Float[Array, "*samples n"]
 Scalar = Float[Array, "*samples"]
@@ -140,16 +141,6 @@ class Identity(Elementwise):
     def derivative(self, h: Vector) -> Vector:
         """Return 1."""
         return jnp.ones_like(h)
-
-
-def relu_constant(power: float) -> float:
-    """Return C_p = √(2 / (2p−1)!!), so that E[(C_p relu(z)^p)²] = 1 for z ~ N(0, 1).
-
-    E[relu(z)^(2p)] is half of E|z|^(2p) = (2p−1)!! = 2^p Γ(p+½)/√π, which also holds between the
-    integers. (The paper prints the inverse.)
-    """
-    log_double_factorial = power * math.log(2) + math.lgamma(power + 0.5) - 0.5 * math.log(math.pi)
-    return math.exp(0.5 * (math.log(2) - log_double_factorial))
 
 
 def _rectified(h: Vector, power: float) -> Vector:

@@ -204,18 +204,21 @@ class Memory:
         clean, start = (np.asarray(v, self.model.W.dtype) for v in (clean, start))
         size = max(1, PIECE_BYTES // (4 * (4 * self.model.K + steps)))
         free = np.ones(clean.shape, bool) if held is None else ~held
-        parts, squares = [], np.zeros(steps + 1)
+        parts, squares, cosines = [], np.zeros(steps + 1), np.zeros(steps + 1)
         for begin in range(0, len(start), size):
             piece = slice(begin, begin + size)
             mask = None if held is None else held[piece]
 
-            def square(state: Any, piece: slice = piece) -> float:
-                return float(np.sum((state - clean[piece]) ** 2, where=free[piece], dtype=np.float64))
+            def compare(t: int, state: Any, piece: slice = piece) -> None:
+                a, b = (np.where(free[piece], v, 0).astype(np.float64) for v in (state, clean[piece]))
+                squares[t] += np.sum((a - b) ** 2)
+                norms = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
+                cosines[t] += np.sum(np.sum(a * b, axis=1) / np.maximum(norms, 1e-30))
 
             state, once, rests = start[piece], start[piece], np.zeros(len(start[piece]), bool)
             energies = np.repeat(np.asarray(self.model.energy(state))[:, None], steps + 1, axis=1)
             taken = np.zeros(len(state), int)
-            squares[0] += square(state)
+            compare(0, state)
             for t in range(1, steps + 1):
                 if not rests.all():
                     found = self.model.recall(state, 1, tolerance, damping=damping, clamp=mask)
@@ -224,11 +227,13 @@ class Memory:
                     taken += ~rests
                     rests = rests | np.asarray(found.converged)
                 once = state if t == 1 else once
-                squares[t] += square(state)
+                compare(t, state)
             parts.append((state, energies, taken, rests, once))
         state, energies, taken, rests, once = (np.concatenate(v) for v in zip(*parts, strict=True))
         errors = squares / max(1, int(free.sum()))
-        return Recalled(self, level, clean, start, once, state, energies, errors, taken, rests, held)
+        return Recalled(
+            self, level, clean, start, once, state, energies, errors, cosines / len(clean), taken, rests, held
+        )
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -243,6 +248,9 @@ class Recalled:
         Of every sample, before the first and after every step.
     errors
         The mean squared difference from the samples as given, over the features not held, likewise.
+    cosines
+        The mean cosine of the angle between a sample and its state, over the same features. It does not
+        see contrast, which many steps raise.
     steps, converged
         Steps taken by each sample, and whether it rests.
     """
@@ -255,6 +263,7 @@ class Recalled:
     state: Float[np.ndarray, "n N"]
     energies: Float[np.ndarray, "n T"]
     errors: Float[np.ndarray, " T"]
+    cosines: Float[np.ndarray, " T"]
     steps: np.ndarray[Any, np.dtype[Any]]
     converged: np.ndarray[Any, np.dtype[Any]]
     held: np.ndarray[Any, np.dtype[Any]] | None
@@ -283,6 +292,9 @@ class Recalled:
             "error_start": float(self.errors[0]),
             "error_once": float(self.errors[1]),
             "error_end": float(self.errors[-1]),
+            "cosine_start": float(self.cosines[0]),
+            "cosine_once": float(self.cosines[1]),
+            "cosine_end": float(self.cosines[-1]),
             "best_step": self.best_step,
             "error_best": float(self.errors[self.best_step]),
             "energy_start": float(np.mean(self.energies[:, 0])),

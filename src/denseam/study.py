@@ -360,9 +360,9 @@ class Study:
         axes = ", ".join(f"{len(self.grid[a])} {a}" for a in self.swept)
         growing = "N" if self.regime.name == "proportional" else "K"
         scales = ", ".join(map(str, self.scales))
-        return (
-            f"{self.name}: {growing} = {scales}; {axes}; {len(tuple(self.seeds))} seeds; {self.epochs} epochs"  # type: ignore[arg-type]
-        )
+        seeds = len(tuple(self.seeds))  # type: ignore[arg-type]
+        many = "" if seeds == 1 else "s"
+        return f"{self.name}: {growing} = {scales}; {axes}; {seeds} seed{many}; {self.epochs} epochs"
 
 
 # --- from text -----------------------------------------------------------------------------------

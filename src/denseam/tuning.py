@@ -228,6 +228,9 @@ class Search:
         began = time.perf_counter()
         scales = self.goal.ladder[: self.goal.first]
         grid = self._scout(scales[0])
+        share = sum(map(self.goal.operations, scales)) / self.goal.operations(self.goal.target)
+        if share > self.budget:
+            self.say(f"these sizes alone take {100 * share:.0f} % of a sweep at the target, above the budget")
         if others:
             from denseam.joint import best_point
 

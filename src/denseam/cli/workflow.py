@@ -109,7 +109,8 @@ def _print_plan(made: Any, wanted: Any) -> None:
     )
     print(
         f"tuning small: {100 * made.share:.2g} % of the operations of a sweep at the target "
-        f"(more, where the grid must be widened or the sizes are too small)"
+        "(more, where the grid must be widened or the sizes are too small); compiling, some seconds for each "
+        "size, comes on top"
     )
 
 
@@ -156,6 +157,11 @@ def tune(
         epochs=epochs, noise=noise, shrink=shrink, unit_variance=unit_variance, heldout=heldout,
         uncentered=uncentered, bias_init=bias_init, parameterization=parameterization, precision=precision,
     )  # fmt: skip
+    if not wanted.study.rule().prescribed:
+        print(
+            f"warning: {wanted.study.name}: not a prescribed rule, so not expected to transfer",
+            file=sys.stderr,
+        )
     with interruptible(folder):
         found = search(
             wanted, folder, tuned=words("tune", tune_), seeds=seeds, budget=budget, trials=trials,
@@ -247,7 +253,8 @@ def _print_trained(trained: Any, folder: str, files: list[str]) -> None:
         low, high = (trained.zero_mse * float(v[-1]) for v in (trained.expected.low, trained.expected.high))
         print(f"as the small models predict: {low:.4g} … {high:.4g}")
     print(*files, sep="\n")
-    print(f"now: denseam recall {folder}/memory.safetensors INPUT --noise 0.5 --out recalled")
+    level = f"{trained.memory.noise:g}"
+    print(f"now: denseam recall {folder}/memory.safetensors INPUT --noise {level} --steps 3 --out recalled")
 
 
 @app.command()
@@ -286,25 +293,21 @@ def recall(
 def _print_recalled(results: list[Any]) -> None:
     rows = [r.to_json() for r in results]
     steps = len(results[0].errors) - 1
+
+    def moves(r: dict[str, Any], what: str, form: str, *when: str) -> str:
+        return " → ".join(format(r[f"{what}_{w}"], form) for w in when)
+
     print_table(
-        f"{rows[0]['samples']} samples, {results[0].memory.model.K} memories; squared error per feature",
-        [
-            "noise",
-            "error",
-            "1 step",
-            f"{steps} steps",
-            "least",
-            "energy",
-            f"{steps} steps",
-            "rise",
-            "at rest",
-        ],
+        f"{rows[0]['samples']} samples, {results[0].memory.model.K} memories; at first → step 1 → step "
+        f"{steps}\nerror: squared, per feature; cosine: of the angle to the sample",
+        ["noise", "error", "least error", "cosine", "energy", "largest rise", "at rest"],
         [
             [
                 f"{r['noise']:g}",
-                *(f"{r[f'error_{k}']:.4g}" for k in ("start", "once", "end")),
-                f"{r['error_best']:.4g} after {r['best_step']}",
-                *(f"{r[f'energy_{k}']:.4g}" for k in ("start", "end")),
+                moves(r, "error", ".3g", "start", "once", "end"),
+                f"{r['error_best']:.3g} after {r['best_step']}",
+                moves(r, "cosine", ".2f", "start", "once", "end"),
+                moves(r, "energy", ".4g", "start", "end"),
                 f"{r['largest_rise']:.0e}",
                 f"{r['converged']}/{r['samples']}",
             ]
@@ -348,7 +351,7 @@ def consistency(
         print_json({**found.to_json(), "files": files})
     else:
         print(
-            f"N = {a.model.N} and {b.model.N}, {len(found.shrunk)} samples, {found.steps} steps, noise "
+            f"N = {a.model.N} and {b.model.N}, {len(found.shrunk)} samples, step {found.steps}, noise "
             f"{found.noise:g}: correlation {found.correlation:.3f} (with another sample's answer "
             f"{found.chance:.3f}), relative error {found.relative_error:.3f}"
         )

@@ -89,8 +89,8 @@ class ArrayFamily:
             return (self.features,)
         if self.shrink == "plaquettes":
             return tuple(sorted(self._factors()))
-        halvings = range(int(math.log2(self.features)) + 1)
-        return tuple(sorted({round(self.features / 2**k) for k in halvings}))
+        powers = (2**k for k in range(self.features.bit_length()))
+        return tuple(sorted({self.features, *(n for n in powers if n < self.features)}))
 
     @functools.cache  # noqa: B019  # families live as long as the process
     def _factors(self) -> dict[int, int]:

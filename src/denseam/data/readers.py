@@ -219,7 +219,7 @@ def _file(path: Path, key: str | None, origin: str) -> Raw:
         return _pictures((path,), origin)
     found = _idx(path, origin)
     if found is None:
-        raise InputError(f"must be {_FILES}")
+        raise InputError(f"must be the path of {_FILES}")
     return found
 
 

@@ -122,7 +122,8 @@ def _title(ax: Any, result: Recalled) -> None:
     if result.held is not None:
         begun += f", {100 * float(np.mean(result.held)):.0f} % held"
     ax.set_title(
-        f"{begun}: error {result.errors[0]:.3g} → {result.errors[1]:.3g} → {result.errors[-1]:.3g}",
+        f"{begun}: error {result.errors[0]:.3g} → {result.errors[1]:.3g} → {result.errors[-1]:.3g}, "
+        f"cosine {result.cosines[0]:.2f} → {result.cosines[1]:.2f} → {result.cosines[-1]:.2f}",
         loc="left",
         fontweight="bold",
     )
