@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test lint unit bench docs clean
+.PHONY: demo test test-torch lint unit bench docs clean
 
 # A stamp per set of extras; a changed pyproject.toml installs again.
 $(VENV)/.made:
@@ -33,8 +33,15 @@ lint: $(VENV)/.test
 unit: $(VENV)/.test
 	$(BIN)/pytest -n 2 -q
 
-# The comparison needs PyTorch; a pinned version, since a plain one brings gigabytes of CUDA along.
+# PyTorch in a pinned version, since a plain one brings gigabytes of CUDA along.
 TORCH ?= torch==2.13.0
+$(VENV)/.torch: $(VENV)/.test
+	$(PIP) '$(TORCH)'
+	touch $@
+
+test-torch: $(VENV)/.torch
+	$(BIN)/pytest -n 2 -q tests_torch
+
 bench: $(VENV)/.base
 	$(PIP) '$(TORCH)'
 	$(BIN)/denseam bench

@@ -460,9 +460,9 @@ def test_bad_idx(here, packed):
         (idx(PIXELS[:, 0, 0]), "one number per sample (labels?)"),
         (idx(PIXELS[:0]), "at least one sample and one feature, got shape (0, 4, 3)"),
         (idx(PIXELS[..., None, None]), "got shape (6, 4, 3, 1, 1)"),
-        (b"\0\0\x0a\x03" + whole[4:], "must be a .npy, .npz, .parquet, IDX or image file"),
-        (b"hello", "must be a .npy, .npz, .parquet, IDX or image file"),
-        (b"", "must be a .npy, .npz, .parquet, IDX or image file"),
+        (b"\0\0\x0a\x03" + whole[4:], "must be the path of a .npy, .npz, .parquet, IDX or image file"),
+        (b"hello", "must be the path of a .npy, .npz, .parquet, IDX or image file"),
+        (b"", "must be the path of a .npy, .npz, .parquet, IDX or image file"),
     ]:
         write(content)
         refused("x", part)

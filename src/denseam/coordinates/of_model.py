@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -70,12 +70,30 @@ def check_model(
         made = optimizer(shape)
         for seed in range(seeds):
             runs[scale, seed] = _run(model(shape, seed), made, shape, seed, asked, noise, activations)
+    return judged_runs(runs, asked, scales, seeds, regime, name)
+
+
+def judged_runs(
+    runs: Mapping[tuple[int, int], Sequence[Mapping[str, float]]],
+    asked: Sequence[int],
+    scales: Sequence[int],
+    seeds: int,
+    regime: Regime,
+    name: str,
+) -> Check:
+    """Judge what was measured of a model of one's own, in any framework.
+
+    Parameters
+    ----------
+    runs
+        Scale and seed → for each asked step the size of every quantity.
+    """
     names = list(runs[scales[0], 0][0])
     values = {
         q: np.array([[[runs[n, s][i][q] for s in range(seeds)] for n in scales] for i in range(len(asked))])
         for q in names
     }
-    measured = Measurements(asked, tuple(scales), values)
+    measured = Measurements(tuple(asked), tuple(scales), values)
     letter = "K" if regime.name == "memories-only" else "N"
     found = slopes(measured, {q: _expected(q) for q in names})
     # Whether it is centred is not known; the Gram matrix of its own activations stands as 'lambda_max_raw'.

@@ -1,0 +1,160 @@
+"""Activations of neurons, each as the gradient of a convex function Φ: plain data with two functions.
+
+They have the names and parameters of `denseam.lagrangians`, so that a checkpoint of one is one of the other.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from denseam.errors import InputError, listed
+from denseam.rectified import relu_constant
+
+
+@runtime_checkable
+class Lagrangian(Protocol):
+    """Φ and σ = ∂Φ/∂h, along the last axis."""
+
+    name: ClassVar[str]
+    family: ClassVar[str]
+
+    def value(self, h: Tensor) -> Tensor:
+        """Return Φ(h)."""
+        ...
+
+    def activation(self, h: Tensor) -> Tensor:
+        """Return σ(h)."""
+        ...
+
+
+@runtime_checkable
+class Elementwise(Lagrangian, Protocol):
+    """A Lagrangian that is a sum over neurons, Φ(h) = Σ_k φ(h_k)."""
+
+    def potential(self, h: Tensor) -> Tensor:
+        """Return φ(h_k) for every neuron."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Identity:
+    """The linear activation: φ(h) = h²/2, σ(h) = h."""
+
+    name: ClassVar[str] = "identity"
+    family: ClassVar[str] = "elementwise"
+
+    def potential(self, h: Tensor) -> Tensor:
+        """Return h²/2."""
+        return h * h / 2
+
+    def value(self, h: Tensor) -> Tensor:
+        """Return Σ φ(h_k)."""
+        return self.potential(h).sum(-1)
+
+    def activation(self, h: Tensor) -> Tensor:
+        """Return h."""
+        return h
+
+
+@dataclasses.dataclass(frozen=True)
+class ReLU:
+    """A rectified power, normalised: σ(h) = C_p relu(h)^p, φ(h) = C_p relu(h)^(p+1)/(p+1)."""
+
+    power: float = 1
+    name: ClassVar[str] = "relu"
+    family: ClassVar[str] = "elementwise"
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.power, int | float) and 1 <= self.power < math.inf):
+            raise InputError(f"power (p) must be a finite number of at least 1, got {self.power!r}")
+        if self.power == int(self.power):
+            object.__setattr__(self, "power", int(self.power))
+
+    def potential(self, h: Tensor) -> Tensor:
+        """Return C_p relu(h)^(p+1) / (p+1)."""
+        return relu_constant(self.power) / (self.power + 1) * _rectified(h, self.power + 1)
+
+    def value(self, h: Tensor) -> Tensor:
+        """Return Σ φ(h_k)."""
+        return self.potential(h).sum(-1)
+
+    def activation(self, h: Tensor) -> Tensor:
+        """Return C_p relu(h)^p."""
+        return relu_constant(self.power) * _rectified(h, self.power)
+
+
+@dataclasses.dataclass(frozen=True)
+class Softmax:
+    """The contrastive activation: Φ(h) = log Σ_k exp(β h_k) / β, σ = softmax(βh)."""
+
+    beta: float = 1.0
+    name: ClassVar[str] = "softmax"
+    family: ClassVar[str] = "softmax"
+
+    def __post_init__(self) -> None:
+        if not 0 < self.beta < math.inf:
+            raise InputError(f"beta must be above 0 and finite, got {self.beta!r}")
+
+    def value(self, h: Tensor) -> Tensor:
+        """Return log Σ exp(βh) / β."""
+        return torch.logsumexp(self.beta * h, -1) / self.beta
+
+    def activation(self, h: Tensor) -> Tensor:
+        """Return softmax(βh)."""
+        return torch.softmax(self.beta * h, -1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Tanh:
+    """The bounded feature: G(x) = log cosh x, g(x) = tanh x."""
+
+    name: ClassVar[str] = "tanh"
+    family: ClassVar[str] = "elementwise"
+
+    def potential(self, h: Tensor) -> Tensor:
+        """Return log cosh h, without ever forming cosh; near zero in a form that keeps all digits."""
+        a = h.abs()
+        small = torch.log1p(2 * torch.sinh(a.clamp(max=1) / 2) ** 2)
+        return torch.where(a < 1, small, a + torch.log1p(torch.exp(-2 * a)) - math.log(2))
+
+    def value(self, h: Tensor) -> Tensor:
+        """Return Σ φ(h_k)."""
+        return self.potential(h).sum(-1)
+
+    def activation(self, h: Tensor) -> Tensor:
+        """Return tanh h."""
+        return torch.tanh(h)
+
+
+def _rectified(h: Tensor, power: float) -> Tensor:
+    """Return h^p where h > 0, else 0; every derivative is finite there too, also for p < 2."""
+    positive = h > 0
+    return torch.where(positive, torch.where(positive, h, 1.0) ** power, 0.0)
+
+
+# The names people type: relu(power=2), softmax(beta=4).
+identity, relu, softmax, tanh = Identity, ReLU, Softmax, Tanh
+
+_KNOWN: dict[str, Any] = {cls.name: cls for cls in (Identity, ReLU, Softmax, Tanh)}
+
+
+def to_json(lagrangian: Lagrangian) -> dict[str, Any]:
+    """Return name and parameters as a plain document."""
+    if lagrangian.name not in _KNOWN:
+        raise InputError(f"Lagrangian {lagrangian.name!r} is not one a checkpoint can name: {listed(_KNOWN)}")
+    return {"name": lagrangian.name, **{k: float(v) for k, v in vars(lagrangian).items()}}
+
+
+def from_json(document: Mapping[str, Any]) -> Any:
+    """Read what `to_json` of either framework wrote."""
+    parameters = dict(document)
+    name = parameters.pop("name", None)
+    if name not in _KNOWN:
+        raise InputError(f"Lagrangian must be {listed(_KNOWN)} in PyTorch, got {name!r}")
+    return _KNOWN[name](**parameters)

@@ -1,0 +1,271 @@
+"""The coordinate check and the verdict for a PyTorch model of one's own."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, jvp
+from torch.optim import Optimizer
+
+from denseam._version import __version__
+from denseam.coordinates.judge import Check
+from denseam.coordinates.of_model import judged_runs
+from denseam.errors import InputError, refuse
+from denseam.quantities import log_spaced
+from denseam.scaling import Proportional, Regime, Shape
+from denseam.schema import COLUMNS, PROBED
+from denseam.store import Records, Row
+from denseam.torch.generators import generator
+
+MakeModel = Callable[[Shape, int], nn.Module]
+MakeOptimizer = Callable[[nn.Module, Shape], Optimizer]
+MakeTunedOptimizer = Callable[[nn.Module, Shape, float], Optimizer]
+#: Model, batch (samples as rows) → activations of the hidden neurons (samples as rows).
+Activations = Callable[[Any, Tensor], Tensor]
+
+REGIME = Proportional(kappa=2, rho=5, beta=0.1)
+
+
+def check(
+    model: MakeModel,
+    optimizer: MakeOptimizer,
+    *,
+    regime: Regime = REGIME,
+    scales: Sequence[int] = (64, 128, 256),
+    seeds: int = 4,
+    steps: int = 16,
+    noise: float = 0.5,
+    activations: Activations | None = None,
+    name: str = "own model",
+    device: Any = None,
+) -> Check:
+    """Check a model and an optimizer of your own, trained as denoisers on isotropic data.
+
+    Parameters
+    ----------
+    model
+        Shape, seed → a module that maps noisy samples (rows) to clean ones. Where it has ``hidden(X)``,
+        pre-activations are checked too.
+    optimizer
+        Model, shape → its optimizer, with the learning rates of that shape.
+    regime, scales, seeds, steps, noise
+        What grows, how far, and how long it is trained.
+    activations
+        Model, X → activations of the hidden neurons, to look for a spike in their Gram matrix. A `DenseAM`
+        gives its own.
+    device
+        Where to train.
+    """
+    refuse(
+        [f"scales must be at least 2: a slope needs them, got {list(scales)}"] * (len(scales) < 2)
+        + [f"seeds must be at least 2: an interval needs them, got {seeds!r}"] * (seeds < 2)
+        + [f"steps must be at least 1, got {steps!r}"] * (steps < 1)
+    )
+    asked = (*log_spaced(steps), steps)
+    runs: dict[tuple[int, int], list[dict[str, float]]] = {}
+    for scale in scales:
+        shape = regime.shape(scale)
+        for seed in range(seeds):
+            made = model(shape, seed).to(device)
+            runs[scale, seed] = _run(made, optimizer(made, shape), shape, seed, asked, noise, activations)
+    return judged_runs(runs, asked, scales, seeds, regime, name)
+
+
+def sweep(
+    model: MakeModel,
+    optimizer: MakeTunedOptimizer,
+    eta0: Sequence[float],
+    *,
+    regime: Regime = REGIME,
+    scales: Sequence[int] = (32, 64, 128),
+    seeds: int = 3,
+    epochs: int = 16,
+    noise: float = 0.5,
+    name: str = "own model",
+    device: Any = None,
+) -> Records:
+    """Train your model over learning rates × sizes × seeds; `denseam.verdict` judges the records.
+
+    `optimizer` gets the model, its shape and η0. A run that diverges is a record like others.
+    """
+    refuse([f"epochs must be at least 1, got {epochs!r}"] * (epochs < 1))
+    rows: list[Row] = []
+    for scale in scales:
+        shape = regime.shape(scale)
+        for seed in range(seeds):
+            for rate in eta0:
+                made = model(shape, seed).to(device)
+                began = time.perf_counter()
+                losses, initial, zero = _train(made, optimizer(made, shape, rate), shape, seed, epochs, noise)
+                rows.append(
+                    _row(name, regime, scale, shape, seed, rate, losses, initial, zero, epochs, noise)
+                    | {"seconds": time.perf_counter() - began}
+                )
+    return Records(rows)
+
+
+def _batches(shape: Shape, seed: int, noise: float, like: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """Give noisy and clean batches without end: fresh permutations, fresh noise."""
+    assert shape.P is not None
+    assert shape.B is not None
+    data = torch.randn(shape.P, shape.N, generator=generator(seed, "data"), dtype=like.dtype)
+    order_of, noise_of = generator(seed, "batches"), generator(seed, "noise")
+    while True:
+        order = torch.randperm(shape.P, generator=order_of)
+        for first in range(0, shape.P - shape.B + 1, shape.B):
+            Y = data[order[first : first + shape.B]]
+            X = Y + noise * torch.randn(Y.shape, generator=noise_of, dtype=Y.dtype)
+            yield X.to(like.device), Y.to(like.device)
+
+
+def _first(model: nn.Module) -> Tensor:
+    parameter = next((p for p in model.parameters() if p.requires_grad), None)
+    if parameter is None:
+        raise InputError(f"model must have parameters to train, got {type(model).__name__}")
+    return parameter
+
+
+def _loss(model: nn.Module, X: Tensor, Y: Tensor) -> Tensor:
+    R: Tensor = model(X) - Y
+    return (R * R).sum() / (2 * len(X))
+
+
+def _step(model: nn.Module, optimizer: Optimizer, X: Tensor, Y: Tensor) -> float:
+    """Take a step; return the MSE per feature before it."""
+    optimizer.zero_grad(set_to_none=True)
+    L = _loss(model, X, Y)
+    L.backward()  # type: ignore[no-untyped-call, unused-ignore]
+    optimizer.step()
+    return 2 * float(L.detach()) / X.shape[1]
+
+
+def _train(
+    model: nn.Module, optimizer: Optimizer, shape: Shape, seed: int, epochs: int, noise: float
+) -> tuple[list[float], float, float]:
+    """Return the mean MSE of every epoch, that of the untrained model, and that of predicting zero."""
+    per_epoch = (shape.P or 1) // (shape.B or 1)
+    batches = _batches(shape, seed, noise, _first(model))
+    losses, initial, zero = [], math.nan, 0.0
+    for epoch in range(epochs):
+        each = []
+        for _ in range(per_epoch):
+            X, Y = next(batches)
+            each.append(_step(model, optimizer, X, Y))
+            zero += float((Y * Y).mean())
+        initial = each[0] if epoch == 0 else initial
+        losses.append(sum(each) / per_epoch)
+        if not math.isfinite(losses[-1]):
+            losses += [math.inf] * (epochs - len(losses))
+            losses[epoch] = math.inf
+            return losses, initial, zero / ((epoch + 1) * per_epoch)
+    return losses, initial, zero / (epochs * per_epoch)
+
+
+def _row(
+    name: str,
+    regime: Regime,
+    scale: int,
+    shape: Shape,
+    seed: int,
+    eta0: float,
+    losses: list[float],
+    initial: float,
+    zero: float,
+    epochs: int,
+    noise: float,
+) -> Row:
+    diverged = not losses[-1] <= initial
+    study_id = hashlib.sha256(f"{name} {regime} {epochs} {noise}".encode()).hexdigest()[:12]
+    key = hashlib.sha256(f"{study_id} {shape} {seed} {eta0!r}".encode()).hexdigest()[:32]
+    row: Row = {c: ("" if kind == "s" else 0 if kind == "i" else math.nan) for c, kind in COLUMNS.items()}
+    row |= {
+        "key": key, "study": name, "study_id": study_id, "scale": scale, "features": shape.N,
+        "memories": shape.K, "samples": shape.P, "batch": shape.B, "seed": seed, "eta0": float(eta0),
+        "status": "diverged" if diverged else "finished", "diverged_at": None, "initial_mse": initial,
+        "final_mse": losses[-1], "heldout_mse": math.nan, "zero_mse": zero, "regime": regime.name,
+        "data": "isotropic", "epochs": epochs, "noise": noise, "swept": "eta0", "device": "torch",
+        "version": __version__, "loss": [float(v) for v in losses],
+    }  # fmt: skip
+    for axis in ("eta_b_ratio", "eta_c_ratio", "s1_0", "s2_0", "beta"):
+        row[axis] = 1.0
+    for axis in ("momentum", "beta1", "beta2", "epsilon", "power"):
+        row[axis] = 0.0
+    return {k: v for k, v in row.items() if k not in PROBED}
+
+
+# --- measuring a step --------------------------------------------------------------------------------
+
+
+def _run(
+    model: nn.Module,
+    optimizer: Optimizer,
+    shape: Shape,
+    seed: int,
+    asked: Sequence[int],
+    noise: float,
+    activations: Activations | None,
+) -> list[dict[str, float]]:
+    """Train one model and measure it at the asked steps: before the step, and what the step changes."""
+    found = []
+    batches = _batches(shape, seed, noise, _first(model))
+    for t in range(max(asked) + 1):
+        X, Y = next(batches)
+        if t in asked:
+            found.append(_measured_step(model, optimizer, X, Y, activations))
+        else:
+            _step(model, optimizer, X, Y)
+    return found
+
+
+def _rms(V: Tensor) -> float:
+    return float(V.detach().square().mean().sqrt())
+
+
+def _measured_step(
+    model: nn.Module, optimizer: Optimizer, X: Tensor, Y: Tensor, activations: Activations | None
+) -> dict[str, float]:
+    # A parameter that is used in two places stands here once.
+    before = {n: p.detach().clone() for n, p in model.named_parameters() if p.requires_grad}
+    hidden: Any = getattr(model, "hidden", None)
+    with torch.no_grad():
+        F = model(X)
+        Z = hidden(X) if callable(hidden) else None
+        spectrum = _spectrum(model, X, activations)
+    _step(model, optimizer, X, Y)
+    with torch.no_grad():
+        found = {"F": _rms(F), "dF_exact": _rms(model(X) - F)}
+        if Z is not None and callable(hidden):
+            found |= {"Z": _rms(Z), "dZ_exact": _rms(hidden(X) - Z)}
+    found |= spectrum
+    for name, p in model.named_parameters():
+        if name not in before:
+            continue
+        change = p.detach() - before[name]
+
+        def outputs(array: Tensor, name: str = name) -> Tensor:
+            moved: Tensor = functional_call(model, {**before, name: array}, (X,))
+            return moved
+
+        part = jvp(outputs, (before[name],), (change,))[1]
+        found[f"dF by {'matrix' if p.ndim > 1 else 'vector'} {name}"] = _rms(part)
+        if p.grad is not None:
+            found[f"gradient of {name}"] = _rms(p.grad)
+    return found
+
+
+def _spectrum(model: Any, X: Tensor, activations: Activations | None) -> dict[str, float]:
+    """Return the two largest eigenvalues of SᵀS/K."""
+    if activations is not None:
+        S = activations(model, X)
+    elif hasattr(model, "activation") and hasattr(model, "hidden") and hasattr(model, "centre"):
+        S = model.centre(model.activation.activation(model.hidden(X)))
+    else:
+        return {}
+    values = torch.linalg.svdvals(S.double()).square() / S.shape[-1]
+    return {"lambda_max_raw": float(values[0]), "lambda_2_raw": float(values[1])}
