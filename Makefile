@@ -31,7 +31,7 @@ lint: $(VENV)/.test
 	$(BIN)/lint-imports --no-logo 2>/dev/null || $(BIN)/lint-imports
 
 unit: $(VENV)/.test
-	$(BIN)/pytest -n 2 -q
+	$(BIN)/pytest -n 2 --dist loadgroup -q
 
 # PyTorch in a pinned version, since a plain one brings gigabytes of CUDA along.
 TORCH ?= torch==2.13.0

@@ -84,6 +84,7 @@ napoleon_google_docstring = False
 napoleon_numpy_docstring = True
 napoleon_use_ivar = True
 napoleon_attr_annotations = False  # shapes such as "*samples N" are not markup
+autodoc_mock_imports = ["torch"]  # an extra that the docs do without
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_preserve_defaults = True

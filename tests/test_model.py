@@ -220,7 +220,8 @@ def test_recall_reports_when_it_has_not_converged():
 
 # --- coarse-graining -----------------------------------------------------------------------------
 
-images = st.tuples(st.integers(1, 7), st.integers(1, 7), st.integers(1, 4))
+# Height, width and j: blocks that fit, partial ones, one that covers all. Few shapes, since each compiles anew.
+images = st.sampled_from([(6, 6, 2), (7, 5, 3), (5, 7, 4), (1, 5, 2), (3, 3, 4)])
 
 
 @settings(max_examples=15, deadline=None)

@@ -29,3 +29,10 @@ def test_importing_loads_no_optional_part():
     code += "bad = {'diffrax', 'safetensors', 'matplotlib', 'typer', 'torch', 'pyarrow'} & set(sys.modules); "
     code += "assert not bad, bad"
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
+
+
+def test_the_bridge_to_pytorch_names_its_extra():
+    code = "import sys; sys.modules['torch'] = None; import denseam.torch"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert found.returncode != 0
+    assert found.stderr.splitlines()[-1].endswith("denseam.torch needs PyTorch: pip install 'denseam[torch]'")

@@ -447,9 +447,9 @@ def test_a_sweep_and_its_verdict(tmp_path):
     def optimizer(model, shape, eta0):
         return torch.optim.Adam(dt.param_groups(model, dam.prescription("relu", "adam").at(shape, eta0=eta0)))
 
-    grid = dam.logspace(0.003, 0.3, 5)
-    records = dt.sweep(prescribed("adam", 1.0), optimizer, grid, scales=(16, 32, 64), epochs=8)
-    assert len(records) == 45
+    grid = dam.logspace(0.01, 0.316227766017, 7)
+    records = dt.sweep(prescribed("adam", 1.0), optimizer, grid, scales=(32, 64, 128), epochs=8)
+    assert len(records) == 63
     (verdict,) = dam.verdict(records)
     assert verdict.status == "TRANSFERS", str(verdict)
     wrong = dt.sweep(
@@ -461,7 +461,7 @@ def test_a_sweep_and_its_verdict(tmp_path):
     store = Store(tmp_path)  # the rows are as those of a sweep
     store.prepare()
     store.write(records)
-    assert len(store.read()) == 45
+    assert len(store.read()) == 63
 
 
 def test_the_page_on_pytorch_runs_and_says_what_it_says(tmp_path, monkeypatch, capsys):
@@ -482,6 +482,17 @@ def test_the_page_on_pytorch_runs_and_says_what_it_says(tmp_path, monkeypatch, c
     assert "s2: F goes as N^-" in before
     assert "PASS" in after
     assert "TRANSFERS" in verdict
+
+
+def test_the_example_of_the_readme_runs():
+    import re
+    from pathlib import Path
+
+    readme = (Path(__file__).parent.parent / "README.md").read_text()
+    (block,) = re.findall(r"```py\n(.*?)```", readme, re.S)
+    names = {"torch": torch, "scales": scales_for("relu")}
+    exec(block, names)
+    assert dt.learning_rates(names["optimizer"])["W"] == names["scales"].eta_W
 
 
 def test_bad_arguments_are_one_line():
