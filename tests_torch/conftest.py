@@ -1,7 +1,14 @@
+from pathlib import Path
+
 import jax
 import pytest
+import torch
 
 jax.config.update("jax_enable_x64", True)
+jax.config.update(
+    "jax_compilation_cache_dir", str(Path(__file__).parent.parent / ".pytest_cache" / "programs")
+)
+torch.set_num_threads(1)  # small matrices, and two workers on two cores
 
 
 @pytest.fixture(autouse=True)

@@ -237,7 +237,9 @@ class Search:
             self.constants = best_point(self, scales[0], others, grid, trials)
             grid = self._scout(scales[0])
         found, grid = self._climb(scales, grid)
-        judged = {axis: self._judge_axis(axis, found, grid) for axis in others}
+        judged = {}
+        if found.status == "TRANSFERS":  # else there is no value to hold while the others move
+            judged = {axis: self._judge_axis(axis, found) for axis in others}
         self.seconds = time.perf_counter() - began
         result = self._result(found, judged, grid)
         write_found(self.out, result.to_json(), result.recipe if result.recommended else None)
@@ -341,7 +343,7 @@ class Search:
         allowed = self.budget * len(grid) * self.seeds * self.goal.operations(self.goal.target)
         return rest[0] if sum(self.used.values()) + more <= allowed else None
 
-    def _judge_axis(self, axis: str, found: Verdict, grid: range) -> Verdict:
+    def _judge_axis(self, axis: str, found: Verdict) -> Verdict:
         """Return whether the best value of another axis stays put too, at the best η0."""
         scales = tuple(sorted(found.optimum))
         k = round(PER_DECADE * math.log10(_chosen(found)))

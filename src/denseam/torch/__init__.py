@@ -12,7 +12,7 @@ except ModuleNotFoundError:
     raise ModuleNotFoundError("denseam.torch needs PyTorch: pip install 'denseam[torch]'") from None
 
 from denseam.torch.convert import from_torch, to_torch
-from denseam.torch.groups import learning_rates, param_groups
+from denseam.torch.groups import learning_rates, param_groups, verify
 from denseam.torch.lagrangians import Identity, Lagrangian, ReLU, Softmax, Tanh, identity, relu, softmax, tanh
 from denseam.torch.model import DenseAM, Recall
 from denseam.torch.scaling_check import check, sweep
@@ -35,4 +35,5 @@ __all__ = [
     "sweep",
     "tanh",
     "to_torch",
+    "verify",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import nn
 from torch.optim import Optimizer
 
@@ -67,6 +68,7 @@ def param_groups(
         if not mine:
             continue
         group: dict[str, Any] = {"params": list(mine.values()), "lr": rates[role], "name": role}
+        group |= {"prescribed": rates[role], "made_for": scales.optimizer}  # for `verify`
         own_epsilon = epsilon if epsilon is not None else 1e-8 if scales.epsilon_W != 1 else None
         if own_epsilon is not None:
             group["eps"] = own_epsilon * (scales.epsilon_W if role == "W" else 1.0)
@@ -85,6 +87,33 @@ def _unwrapped(model: nn.Module) -> nn.Module:
         inner = inner._orig_mod if hasattr(inner, "_orig_mod") else inner.module
     own: nn.Module = inner
     return own
+
+
+def verify(optimizer: Optimizer) -> dict[str, float]:
+    """Return the learning rates of an optimizer, after seeing that they still follow the prescription.
+
+    Refused are an optimizer of another kind than the scales were made for (SGD takes steps in proportion to
+    the gradient, Adam and its kin normalise them), and rates whose ratios a scheduler or a foreign state has
+    changed. Call it whenever you are not sure.
+    """
+    groups = [g for g in optimizer.param_groups if "prescribed" in g]
+    if not groups:
+        raise InputError("optimizer must be made from param_groups(model)")
+    kind = "sgd" if isinstance(optimizer, torch.optim.SGD) else "adam"
+    made_for = groups[0]["made_for"]
+    problems = []
+    if kind != made_for:
+        problems.append(
+            f"scales were made for {made_for!r}, but {type(optimizer).__name__} follows the rule of {kind!r}"
+        )
+    factors = {g["name"]: float(g["lr"]) / g["prescribed"] for g in groups if g["prescribed"] > 0}
+    if factors and max(factors.values()) > (1 + 1e-6) * min(factors.values()):
+        told = ", ".join(f"{name} {factor:.3g}" for name, factor in factors.items())
+        problems.append(
+            f"the learning rates have lost their ratios: times the prescribed ones they are {told}"
+        )
+    refuse(problems)
+    return learning_rates(optimizer)
 
 
 def learning_rates(optimizer: Optimizer) -> dict[str, float]:

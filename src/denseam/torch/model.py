@@ -204,7 +204,6 @@ class DenseAM(nn.Module):  # type: ignore[misc, unused-ignore]  # untyped where 
         mismatch: Tensor = ((h - self.hidden(x)) * self.activation.activation(h)).sum(-1)
         return of_features + (mismatch - self.activation.value(h)) / self.s1
 
-    @torch.no_grad()
     def recall(
         self,
         x: Tensor,
@@ -224,6 +223,10 @@ class DenseAM(nn.Module):  # type: ignore[misc, unused-ignore]  # untyped where 
             + [f"clamp must be true or false for each feature of x {tuple(x.shape)}, got {_what(mask)}"]
             * (mask.dtype != torch.bool or mask.shape not in (x.shape, x.shape[-1:]))
         )
+        with torch.no_grad():
+            return self._recalled(x, mask, steps, tolerance, damping)
+
+    def _recalled(self, x: Tensor, mask: Tensor, steps: int, tolerance: float, damping: float) -> Recall:
         state = x
         energies = self.energy(x).unsqueeze(-1).repeat_interleave(steps + 1, -1)
         rests = torch.zeros(x.shape[:-1], dtype=torch.bool, device=x.device)

@@ -142,7 +142,7 @@ def _step(model: nn.Module, optimizer: Optimizer, X: Tensor, Y: Tensor) -> float
     L = _loss(model, X, Y)
     L.backward()  # type: ignore[no-untyped-call, unused-ignore]
     optimizer.step()
-    return 2 * float(L.detach()) / X.shape[1]
+    return float(2 * L.detach() / X.shape[1])
 
 
 def _train(
