@@ -216,7 +216,7 @@ def test_data_that_changed_is_not_trained_on(vectors, tmp_path):
 
 
 def test_several_axes_at_once(tmp_path):
-    options = {"tuned": ("eta0", "s2_0"), "trials": 32, "optimizer": "adam", **SMALL}
+    options = {"tuned": ("eta0", "s2_0"), "trials": 32, "optimizer": "sgd", **SMALL}
     found = tune("isotropic", tmp_path / "a", **options)
     assert set(found.constants) == {"s2_0"}
     assert 0.25 <= found.constants["s2_0"] <= 4
