@@ -191,14 +191,17 @@ def test_bad_input_is_one_line_and_leaves_nothing(arguments, words, bad, images,
 # --- kill -9 -----------------------------------------------------------------------------------------
 
 
-def killed(arguments, times, rng, least, most):
-    """Start the program and kill it, so many times; return how often it was still running."""
+def killed(arguments, times, rng, begun, longest):
+    """Start the program and kill it a moment after it has begun, so many times; return how often it was running."""
     kills = 0
     for _ in range(times):
+        before = begun()
         child = subprocess.Popen(
             [PROGRAM, *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
-        time.sleep(rng.uniform(least, most))
+        while child.poll() is None and begun() == before:
+            time.sleep(0.01)
+        time.sleep(rng.uniform(0, longest))
         kills += child.poll() is None
         child.kill()
         child.wait()
@@ -218,14 +221,18 @@ def test_killed_searches_and_trainings_end_the_same(images, tmp_path):
     search = ["tune", images, "--epochs", 12, "--optimizer", "sgd", "--unit-variance",
               "--scales", "16,36,144", "-q"]  # fmt: skip
     assert run(*search, "--out", tmp_path / "whole").returncode == 0
-    assert killed([*search, "--out", tmp_path / "parts"], times, rng, 3.0, 7.0) > 0
+    shards = tmp_path / "parts" / "runs" / "shards"
+    assert (
+        killed([*search, "--out", tmp_path / "parts"], times, rng, lambda: len(list(shards.glob("*"))), 0.5)
+        > 0
+    )
     run(*search, "--out", tmp_path / "parts")
     whole, parts = (without_seconds((tmp_path / p / "tuned.json").read_text()) for p in ("whole", "parts"))
     assert parts == whole
 
     train = ["train", images, "--tuned", tmp_path / "whole", "-q"]
     assert run(*train, "--out", tmp_path / "a").returncode == 0
-    assert killed([*train, "--out", tmp_path / "b"], times, rng, 2.0, 5.0) > 0
+    assert killed([*train, "--out", tmp_path / "b"], times, rng, time.monotonic, 1.5) > 0
     assert run(*train, "--out", tmp_path / "b").returncode == 0
     a, b = ((tmp_path / p / "memory.safetensors").read_bytes() for p in "ab")
     assert a == b
