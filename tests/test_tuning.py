@@ -88,6 +88,9 @@ def test_the_ladder_comes_from_the_data(vectors, tmp_path):
         ({"features": 16}, "too small to be tuned at smaller sizes"),
         ({"preparation": Preparation(shrink="none")}, "too small to be tuned at smaller sizes"),
         ({"optimizer": "lion"}, "optimizer must be"),
+        ({"kappa": 0.0}, "kappa must be above 0"),
+        ({"beta": 0.0}, "beta must be above 0"),
+        ({"rho": 0.0}, "rho must be above 0"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(vectors, asked, words):
@@ -104,6 +107,8 @@ def test_what_cannot_be_is_refused_in_one_line(vectors, asked, words):
         ({"seeds": 2}, "seeds must be a whole number from 3"),
         ({"budget": 0.0}, "budget must be above 0"),
         ({"trials": 3}, "trials"),
+        ({"tuned": ("eta0", "momentum"), "optimizer": "adam"}, "momentum belongs to the optimizer 'sgd'"),
+        ({"tuned": ("eta0", "beta")}, "beta belongs to the activation 'softmax'"),
     ],
 )
 def test_a_search_that_cannot_be_writes_nothing(tmp_path, options, words):

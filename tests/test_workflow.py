@@ -4,6 +4,7 @@ import json
 import os
 import random
 import subprocess
+import sys
 import time
 
 import numpy as np
@@ -215,7 +216,7 @@ def without_seconds(text):
     return found
 
 
-def test_killed_searches_and_trainings_end_the_same(images, tmp_path):
+def test_killed_searches_end_the_same(images, tmp_path):
     """A few kills here; `KILLS=10 pytest` for more."""
     times, rng = int(os.environ.get("KILLS", "1")), random.Random(0)
     search = ["tune", images, "--epochs", 12, "--optimizer", "sgd", "--unit-variance",
@@ -230,9 +231,42 @@ def test_killed_searches_and_trainings_end_the_same(images, tmp_path):
     whole, parts = (without_seconds((tmp_path / p / "tuned.json").read_text()) for p in ("whole", "parts"))
     assert parts == whole
 
-    train = ["train", images, "--tuned", tmp_path / "whole", "-q"]
-    assert run(*train, "--out", tmp_path / "a").returncode == 0
-    assert killed([*train, "--out", tmp_path / "b"], times, rng, time.monotonic, 1.5) > 0
-    assert run(*train, "--out", tmp_path / "b").returncode == 0
-    a, b = ((tmp_path / p / "memory.safetensors").read_bytes() for p in "ab")
-    assert a == b
+
+SLOW = """
+import sys, time
+from denseam import target
+from denseam.cli import main
+target.SAVE_SECONDS, target.SEGMENT_BYTES = 0.0, 72 * 144 * 4  # a state after nearly every step, of 120
+real = target._Training._advance
+def slow(*arguments):
+    time.sleep(0.03)
+    return real(*arguments)
+target._Training._advance = slow
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_a_killed_training_goes_on_from_its_state(images, tuned, tmp_path):
+    """Killed as soon as it has saved a later state, so that every start resumes one."""
+    from denseam import checkpoint
+    from denseam.target import STATE
+
+    folder, _ = tuned
+    train = ["train", str(images), "--tuned", str(folder), "-q", "--out"]
+    slow = [sys.executable, "-c", SLOW, *train]
+    assert subprocess.run([*slow, tmp_path / "whole"], stdout=subprocess.DEVNULL).returncode == 0
+    out, steps = tmp_path / "parts", [0]
+    for _ in range(int(os.environ.get("KILLS", "2"))):
+        child = subprocess.Popen([*slow, out], stdout=subprocess.DEVNULL)
+        while child.poll() is None:
+            if (out / STATE).exists() and (now := checkpoint.read(out / STATE)[1]["step"]) > steps[-1] + 3:
+                break
+            time.sleep(0.005)
+        assert child.poll() is None, "it ended before it was killed"
+        child.kill()
+        child.wait()
+        steps.append(now)
+    assert not (out / "memory.safetensors").exists()
+    assert subprocess.run([*slow, out], stdout=subprocess.DEVNULL).returncode == 0
+    whole, parts = ((p / "memory.safetensors").read_bytes() for p in (tmp_path / "whole", out))
+    assert parts == whole

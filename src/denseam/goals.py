@@ -109,9 +109,8 @@ def goal(
     preparation = preparation or Preparation()
     family = source(data, preparation)
     if regime is None:
-        regime = (
-            "memories-only" if memories is not None and features is None and kappa is None else REGIMES[0]
-        )
+        only_memories = memories is not None and features is None and kappa is None
+        regime = "memories-only" if only_memories else "proportional"
     refuse(
         [f"regime must be 'proportional' or 'memories-only', got {regime!r}"] * (regime not in REGIMES)
         + [
@@ -168,11 +167,11 @@ def _proportional(
     most = math.inf if family.available is None else family.available / N
     if rho is None:
         rho = samples / N if samples else 5.0 if most >= 5 else math.floor(10 * most) / 10 or most
-    return Proportional(
-        kappa=kappa or (memories / N if memories else 2.0),
-        rho=rho,
-        beta=beta or (batch / round(rho * N) if batch else 0.1),
-    )
+    if kappa is None:
+        kappa = memories / N if memories else 2.0
+    if beta is None:
+        beta = batch / max(1, round(rho * N)) if batch else 0.1
+    return Proportional(kappa, rho, beta)
 
 
 def _given(scales: tuple[int, ...], target: int, study: Study) -> tuple[int, ...]:

@@ -6,6 +6,7 @@ whole tensor programs. What it proposes depends on what was told alone, so it ca
 
 from __future__ import annotations
 
+import importlib.util
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Protocol
@@ -64,12 +65,18 @@ RANGES: Mapping[str, Range] = {
 }
 
 
+def prepare(goal: Goal, axes: Sequence[str]) -> None:
+    """Refuse axes that the model or its optimizer does not have, and a machine without Optuna."""
+    if importlib.util.find_spec("optuna") is None:
+        raise InputError("tune: several axes need Optuna; pip install 'denseam[tune]'")
+    middle = {axis: (_value(math.sqrt(RANGES[axis].low * RANGES[axis].high), RANGES[axis]),) for axis in axes}
+    goal.at(goal.study.scales, goal.study.eta0, 1, **middle)  # type: ignore[arg-type]  # says what is wrong
+
+
 def best_point(search: Search, scale: int, axes: Sequence[str], grid: range, trials: int) -> dict[str, float]:
     """Return the best values of the axes besides eta0, at one size."""
-    try:
-        import optuna
-    except ImportError:
-        raise InputError("tune: several axes need Optuna; pip install 'denseam[tune]'") from None
+    import optuna
+
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     low, high = search.rates(grid)
     ranges = {"eta0": Range(low / 10, high * 10), **{axis: RANGES[axis] for axis in axes}}

@@ -201,6 +201,10 @@ def tune(
         * (not isinstance(trials, int) or trials < 16)
     )
     others = tuple(a for a in axes if a != "eta0")
+    if others:
+        from denseam.joint import prepare
+
+        prepare(wanted, others)  # before anything is trained
     return Search(wanted, Path(out), seeds, budget, listener, say, devices).run(others, trials)
 
 
