@@ -58,12 +58,7 @@ def check_model(
         Model, X → activations of the hidden neurons, to look for a spike in their Gram matrix. By default
         those of ``model.activation`` at ``model.hidden(X)``, where there are such.
     """
-    refuse(
-        [f"scales must be at least 2: a slope needs them, got {list(scales)}"] * (len(scales) < 2)
-        + [f"seeds must be at least 2: an interval needs them, got {seeds!r}"] * (seeds < 2)
-        + [f"steps must be at least 1, got {steps!r}"] * (steps < 1)
-    )
-    asked = (*log_spaced(steps), steps)
+    asked = steps_asked(scales, seeds, steps)
     runs: dict[tuple[int, int], list[dict[str, float]]] = {}
     for scale in scales:
         shape = regime.shape(scale)
@@ -71,6 +66,16 @@ def check_model(
         for seed in range(seeds):
             runs[scale, seed] = _run(model(shape, seed), made, shape, seed, asked, noise, activations)
     return judged_runs(runs, asked, scales, seeds, regime, name)
+
+
+def steps_asked(scales: Sequence[int], seeds: int, steps: int) -> tuple[int, ...]:
+    """Return the steps to measure at, after seeing that slopes and intervals can be had."""
+    refuse(
+        [f"scales must be at least 2: a slope needs them, got {list(scales)}"] * (len(scales) < 2)
+        + [f"seeds must be at least 2: an interval needs them, got {seeds!r}"] * (seeds < 2)
+        + [f"steps must be at least 1, got {steps!r}"] * (steps < 1)
+    )
+    return (*log_spaced(steps), steps)
 
 
 def judged_runs(

@@ -15,12 +15,12 @@ from torch.optim import Optimizer
 
 from denseam._version import __version__
 from denseam.coordinates.judge import Check
-from denseam.coordinates.of_model import judged_runs
+from denseam.coordinates.of_model import judged_runs, steps_asked
 from denseam.errors import InputError, refuse
-from denseam.quantities import log_spaced
-from denseam.scaling import Proportional, Regime, Shape
+from denseam.scaling import Regime, Shape
 from denseam.schema import COLUMNS, PROBED
 from denseam.store import Records, Row
+from denseam.study import DEFAULT_REGIME
 from denseam.torch.generators import generator
 
 MakeModel = Callable[[Shape, int], nn.Module]
@@ -29,14 +29,12 @@ MakeTunedOptimizer = Callable[[nn.Module, Shape, float], Optimizer]
 #: Model, batch (samples as rows) → activations of the hidden neurons (samples as rows).
 Activations = Callable[[Any, Tensor], Tensor]
 
-REGIME = Proportional(kappa=2, rho=5, beta=0.1)
-
 
 def check(
     model: MakeModel,
     optimizer: MakeOptimizer,
     *,
-    regime: Regime = REGIME,
+    regime: Regime = DEFAULT_REGIME,
     scales: Sequence[int] = (64, 128, 256),
     seeds: int = 4,
     steps: int = 16,
@@ -62,12 +60,7 @@ def check(
     device
         Where to train.
     """
-    refuse(
-        [f"scales must be at least 2: a slope needs them, got {list(scales)}"] * (len(scales) < 2)
-        + [f"seeds must be at least 2: an interval needs them, got {seeds!r}"] * (seeds < 2)
-        + [f"steps must be at least 1, got {steps!r}"] * (steps < 1)
-    )
-    asked = (*log_spaced(steps), steps)
+    asked = steps_asked(scales, seeds, steps)
     runs: dict[tuple[int, int], list[dict[str, float]]] = {}
     for scale in scales:
         shape = regime.shape(scale)
@@ -82,7 +75,7 @@ def sweep(
     optimizer: MakeTunedOptimizer,
     eta0: Sequence[float],
     *,
-    regime: Regime = REGIME,
+    regime: Regime = DEFAULT_REGIME,
     scales: Sequence[int] = (32, 64, 128),
     seeds: int = 3,
     epochs: int = 16,
