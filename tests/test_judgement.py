@@ -145,7 +145,7 @@ def test_inconclusive_says_why_and_what_to_run_next(options, word):
 def test_missing_runs_are_said_and_complete_seeds_used():
     rows = [row for row in synthetic(seeds=4) if row["key"] != f"64-3-{GRID[2]}"]
     (judged,) = verdict(rows)
-    assert judged.seeds == 3
+    assert judged.seeds == 4
     assert judged.status == "TRANSFERS"
     assert "1 runs are missing" in str(judged)
     (none,) = verdict([row for row in rows if row["eta0"] != GRID[2] or row["scale"] != 64])
@@ -188,3 +188,31 @@ def test_exit_codes():
     assert exit_code([good]) == 0
     assert exit_code([good, unsure]) == 2
     assert exit_code([good, unsure, bad]) == 1
+
+
+def test_the_largest_scale_may_have_a_single_seed():
+    rows = [r for r in synthetic(noise=0.01) if r["scale"] < 256 or r["seed"] == 0]
+    (judged,) = verdict(rows)
+    assert judged.status == "TRANSFERS"
+    assert judged.seeds == 3
+    assert any("Fewer than 3 seeds at N = 256 (1)" in flag for flag in judged.flags)
+    widest = max(b - a for s, (a, b) in judged.regret_ci.items() if s != 256)
+    low, high = judged.regret_ci[256]
+    assert high - low == pytest.approx(widest)
+    assert judged.collapse is not None
+    (drifting,) = verdict([r for r in synthetic(drift=0.2, edge=1e9) if r["scale"] < 256 or r["seed"] == 0])
+    assert drifting.status == "FAILS"
+    assert drifting.drift == pytest.approx(0.2, abs=1e-6)
+
+
+def test_a_single_seed_at_two_of_four_scales_is_not_enough():
+    (judged,) = verdict([r for r in synthetic() if r["scale"] < 128 or r["seed"] == 0])
+    assert judged.status == "INCONCLUSIVE"
+    assert "1 seeds" in judged.reason
+
+
+def test_a_divergence_of_a_single_seed_decides():
+    rows = [r for r in synthetic(edge=0.5, edge_drift=-0.5) if r["scale"] < 256 or r["seed"] == 0]
+    (judged,) = verdict(rows)
+    assert judged.status == "FAILS"
+    assert math.isinf(judged.regret[256])

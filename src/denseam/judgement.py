@@ -15,7 +15,8 @@ TRANSFERS      the regret is surely at most 2 % at every scale
 DRIFTS         anything between; the drift says how fast
 =============  ==================================================================================
 
-'Surely' means that the 95 % t-interval over seeds says so.
+'Surely' means that the 95 % t-interval over seeds says so. A scale may have fewer seeds than the others,
+as the largest often has; its regret is then as uncertain as the most uncertain of the others.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ AXES = (
 )  # fmt: skip
 
 Curves = Callable[[Sequence[str]], Mapping[str, Sequence[float]]]
+#: For each scale the losses, value × seed.
+Losses = Sequence[np.ndarray[Any, Any]]
 #: The columns a verdict needs, besides the curves.
 COLUMNS = ("study", "study_id", "scale", "regime", "seed", "status", "final_mse", "zero_mse", "swept", *AXES)
 
@@ -64,6 +67,8 @@ class Verdict:
         The smallest scale from which the optimum transfers to all larger ones, if there is one.
     collapse
         How far the loss curves of the scales differ, in units of how far seeds differ (1 = as seeds).
+    seeds
+        The most that a scale has, of those with every value of the axis.
     flags
         What to keep in mind.
     """
@@ -221,10 +226,12 @@ def _judge(
     rows, held = _hold_others(list(study), axis)
     grid = _Grid(rows, axis, epoch)
     letter = "N" if rows[0]["regime"] == "proportional" else "K"
-    missing = int(np.isnan(grid.losses).sum())
-    complete = ~np.isnan(grid.losses).any(axis=(0, 1))
-    L = grid.losses[:, :, complete]
-    n_seeds = L.shape[2]
+    whole = ~np.isnan(grid.losses).any(axis=1)  # scale × seed: is every value of the axis there?
+    absent = np.isnan(grid.losses).sum(axis=1)
+    missing = int(absent[absent < len(grid.values)].sum())  # of seeds that were begun at a scale
+    L = [losses[:, there] for losses, there in zip(grid.losses, whole, strict=True)]
+    counts = [one.shape[1] for one in L]
+    n_seeds = max(counts)
     flags = [f"Held at their best at the smallest scale: {held}."] if held else []
 
     empty: dict[int, Any] = dict.fromkeys(grid.scales)
@@ -234,13 +241,17 @@ def _judge(
         "edge_drift": None, "edge_drift_ci": None, "regret": {}, "regret_ci": {}, "base": None,
         "collapse": None, "flags": tuple(flags),
     }  # fmt: skip
-    if n_seeds == 0:
+    if min(counts) == 0:
+        missing = int(np.isnan(grid.losses).sum())
         reason = f"{missing} of {grid.losses.size} runs are missing, so that no seed is complete."
         return Verdict(
             **result | {"next_step": "Run the sweep again: it resumes."}, status="INCONCLUSIVE", reason=reason
         )
     if missing:
-        flags.append(f"{missing} runs are missing; only the {n_seeds} complete seeds were used.")
+        flags.append(f"{missing} runs are missing; only complete seeds were used.")
+    if min(counts) < n_seeds:
+        fewer = [f"{s} ({n})" for s, n in zip(grid.scales, counts, strict=True) if n < n_seeds]
+        flags.append(f"Fewer than {n_seeds} seeds at {letter} = {', '.join(fewer)}.")
 
     tops = [_optima(grid, L[i]) for i in range(len(grid.scales))]
     means = [None if top is None else float(np.mean(top.x)) for top in tops]
@@ -253,7 +264,7 @@ def _judge(
     }
     best = [float(np.mean(np.min(L[i], axis=0))) for i in range(len(grid.scales))]
     result["best_loss"] = {s: b if math.isfinite(b) else None for s, b in zip(grid.scales, best, strict=True)}
-    edges = _edges(grid, L)
+    edges = _by_seed([_edges(grid, one) for one in L], whole)
     result["edge"] = _edge_values(grid, L)
     result["edge_drift"], result["edge_drift_ci"] = _slope(grid, edges, resolution=True)
     if means[0] is None:
@@ -262,7 +273,8 @@ def _judge(
         return Verdict(**result | {"next_step": step}, status="INCONCLUSIVE", reason=reason)
 
     if all(top is not None for top in tops):
-        result["drift"], result["drift_ci"] = _slope(grid, np.array([t.x for t in tops if t is not None]))
+        places = _by_seed([t.x for t in tops if t is not None], whole)
+        result["drift"], result["drift_ci"] = _slope(grid, places)
     regret, regret_ci = _regrets(grid, L, 0, tops)
     result["regret"], result["regret_ci"] = regret, regret_ci
     result["base"] = next(
@@ -280,7 +292,7 @@ def _judge(
     # Data may have another variance at another size; what counts is how much of it is left.
     zeros = [float(np.mean([row["zero_mse"] for row in rows if row["scale"] == s])) for s in grid.scales]
     best = [b / z for b, z in zip(best, zeros, strict=True)]
-    status, reason, step = _decide(grid, tops, means, best, result, target, edges, falls, n_seeds)
+    status, reason, step = _decide(grid, tops, means, best, result, target, edges, falls, counts)
     return Verdict(**result | {"next_step": step, "flags": tuple(flags)}, status=status, reason=reason)
 
 
@@ -293,7 +305,7 @@ def _decide(
     target: int | None,
     edges: np.ndarray[Any, Any],
     falls: bool,
-    n_seeds: int,
+    counts: list[int],
 ) -> tuple[Status, str, str]:
     axis, letter, scales = result["axis"], result["scale_letter"], grid.scales
     regret, intervals = result["regret"], result["regret_ci"]
@@ -306,7 +318,7 @@ def _decide(
         return "FAILS", f"With {here}, training diverges at {letter} = {lost[0]}.", ""
     if target is not None and falls:
         ahead = math.log2(target / scales[-1])
-        edge = float(np.mean(edges[-1])) + result["edge_drift"] * ahead
+        edge = float(np.nanmean(edges[-1])) + result["edge_drift"] * ahead
         if edge < means[0]:
             text = f"With {here}, training will diverge before {letter} = {target}: "
             return "FAILS", text + f"the edge of stability will have fallen to {grid.value(edge):.2g}.", ""
@@ -317,8 +329,10 @@ def _decide(
         beyond = f"below {grid.values[0]:.3g}" if side == "low" else f"above {grid.values[-1]:.3g}"
         step = f"Extend the grid of {axis} {beyond}."
         return "INCONCLUSIVE", f"At {letter} = {scale} the best {axis} is the {side} end of the grid.", step
-    if len(scales) < FEWEST or n_seeds < FEWEST:
-        few = [f"{len(scales)} scales"] * (len(scales) < FEWEST) + [f"{n_seeds} seeds"] * (n_seeds < FEWEST)
+    enough = sum(n >= FEWEST for n in counts)
+    if enough < FEWEST or counts[0] < FEWEST:
+        seeds = counts[0] if counts[0] < FEWEST else sorted(counts)[-min(FEWEST, len(counts))]
+        few = [f"{len(scales)} scales"] * (len(scales) < FEWEST) + [f"{seeds} seeds"] * (seeds < FEWEST)
         step = f"Run at least {FEWEST} scales and {FEWEST} seeds."
         return "INCONCLUSIVE", f"There are only {' and '.join(few)}.", step
     if max(best) > LEARNED:
@@ -402,7 +416,7 @@ def _interpolate(grid: _Grid, L: np.ndarray[Any, Any], x: float) -> np.ndarray[A
 
 
 def _regrets(
-    grid: _Grid, L: np.ndarray[Any, Any], base: int, tops: list[_Top | None]
+    grid: _Grid, L: Losses, base: int, tops: list[_Top | None]
 ) -> tuple[dict[int, float], dict[int, Interval | None]]:
     """Return the regret of every scale above the base, at the base's optimum, with intervals."""
     top = tops[base]
@@ -418,6 +432,13 @@ def _regrets(
             continue
         each = each / np.min(L[i], axis=0) - 1
         regret[grid.scales[i]], intervals[grid.scales[i]] = mean_interval(each)
+    # Too few seeds say nothing of their spread: as much as the widest of the others.
+    sure = [s for s, one in zip(grid.scales, L, strict=True) if one.shape[1] >= FEWEST]
+    halves = [(b - a) / 2 for s in sure if (found := intervals.get(s)) for a, b in [found]]
+    for i in range(base + 1, len(grid.scales)):
+        scale = grid.scales[i]
+        if L[i].shape[1] < FEWEST and halves and math.isfinite(regret[scale]):
+            intervals[scale] = (regret[scale] - max(halves), regret[scale] + max(halves))
     return regret, intervals
 
 
@@ -426,16 +447,24 @@ def _transfers(regret: dict[int, float], intervals: dict[int, Interval | None]) 
     return all(b <= REGRET_GOOD for b in bounds)
 
 
+def _by_seed(found: Sequence[np.ndarray[Any, Any]], whole: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return what was found for the seeds of each scale as scale × seed, NaN where a seed is not there."""
+    table = np.full(whole.shape, np.nan)
+    for row, there, values in zip(table, whole, found, strict=True):
+        row[there] = values
+    return table
+
+
 def _edges(grid: _Grid, L: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return scale × seed: the coordinate of the largest value before the first divergence."""
+    """Return for each seed the coordinate of the largest value before the first divergence."""
     step = grid.x[1] - grid.x[0] if len(grid.x) > 1 else 1.0
     bad = np.isinf(L)
-    first = np.where(bad.any(axis=1), np.argmax(bad, axis=1), len(grid.x))
+    first = np.where(bad.any(axis=0), np.argmax(bad, axis=0), len(grid.x))
     below = np.concatenate([[grid.x[0] - step], grid.x])
     return np.asarray(below[first])
 
 
-def _edge_values(grid: _Grid, L: np.ndarray[Any, Any]) -> dict[int, float | None]:
+def _edge_values(grid: _Grid, L: Losses) -> dict[int, float | None]:
     """Return per scale the largest value up to which no seed diverged; None if none ever did."""
     edges: dict[int, float | None] = {}
     for scale, losses in zip(grid.scales, L, strict=True):
@@ -452,16 +481,22 @@ def _slope(
 
     With `resolution`, the interval also holds what a coordinate known only to a grid step leaves open.
     """
-    if len(grid.scales) < 2 or (resolution and np.all(coordinates >= grid.x[-1])):
+    there = ~np.isnan(coordinates)
+    if resolution and np.all(coordinates[there] >= grid.x[-1]):
         return None, None
-    d = grid.doublings - grid.doublings.mean()
-    slopes = d @ coordinates / (d @ d)
-    mean, interval = mean_interval(slopes)
+    slopes = []
+    for column, here in zip(coordinates.T, there.T, strict=True):
+        if here.sum() > 1:
+            d = grid.doublings[here] - grid.doublings[here].mean()
+            slopes.append(d @ column[here] / (d @ d))
+    if not slopes:
+        return None, None
+    mean, interval = mean_interval(np.array(slopes))
     if interval is None:
         return mean, None
     half = (interval[1] - interval[0]) / 2
     if resolution and len(grid.x) > 1:
-        step = float(np.max(np.diff(grid.x)))
+        step, d = float(np.max(np.diff(grid.x))), grid.doublings - grid.doublings.mean()
         half = math.hypot(half, 1.96 * step / math.sqrt(12) / math.sqrt(float(d @ d)))
     return mean, (mean - half, mean + half)
 
@@ -492,20 +527,25 @@ def _collapse(grid: _Grid, rows: Sequence[Row], x: float, curves: Curves | None)
     if len(grid.scales) < 2 or len(grid.seeds) < 2:
         return None
     nearest = int(np.argmin(np.abs(grid.x - x)))
-    keys = grid.keys[:, nearest, :]
-    if (keys == "").any() or not np.isfinite(grid.losses[:, nearest]).all():
+    keys, losses = grid.keys[:, nearest, :], grid.losses[:, nearest]
+    there = keys != ""
+    if not there.any(axis=1).all() or there[0].sum() < 2 or not np.isfinite(losses[there]).all():
         return None
     if curves is not None:
-        held: Mapping[str, Sequence[float]] = curves(keys.ravel().tolist())
+        held: Mapping[str, Sequence[float]] = curves(keys[there].tolist())
     elif "loss" in rows[0]:
         held = {row["key"]: row["loss"] for row in rows}
     else:
         return None
-    logs = np.log(np.array([[held[k] for k in scale] for scale in keys]))  # scale × seed × epoch
-    if not np.isfinite(logs).all():
+    logs = [{seed: np.log(held[k]) for seed, k in enumerate(scale) if k} for scale in keys]
+    if not all(np.isfinite(curve).all() for scale in logs for curve in scale.values()):
         return None
-    between_scales = float(np.mean(np.abs(logs[:-1] - logs[-1])))
-    small = logs[0]
+    largest = logs[-1]
+    apart = [np.mean(np.abs(c - largest[s])) for scale in logs[:-1] for s, c in scale.items() if s in largest]
+    if not apart:
+        return None
+    between_scales = float(np.mean(apart))
+    small = list(logs[0].values())
     pairs = [np.mean(np.abs(a - b)) for i, a in enumerate(small) for b in small[:i]]
     between_seeds = float(np.mean(pairs))
     return between_scales / between_seeds if between_seeds > 0 else None
