@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test test-torch lint unit bench docs clean
+.PHONY: demo test test-torch test-page lint unit bench docs clean
 
 # A stamp per set of extras; a changed pyproject.toml installs again.
 $(VENV)/.made:
@@ -41,6 +41,15 @@ $(VENV)/.torch: $(VENV)/.test
 
 test-torch: $(VENV)/.torch
 	$(BIN)/pytest -n 2 -q tests_torch
+
+# The page that `denseam report` writes, in a real browser: Debian's, or the one CHROMIUM names.
+$(VENV)/.browser: pyproject.toml $(VENV)/.test
+	$(PIP) --editable '.[test,page]'
+	touch $@
+
+test-page: $(VENV)/.browser
+	@test -n "$${CHROMIUM:-$$(command -v chromium)}" || { echo "test-page needs Chromium: apt-get install chromium, or set CHROMIUM" >&2; exit 1; }
+	$(BIN)/pytest -q tests_page
 
 bench: $(VENV)/.base
 	$(PIP) '$(TORCH)'

@@ -6,7 +6,9 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "src"))
+sys.path[:0] = [str(ROOT / "src"), str(ROOT / "docs")]
+
+import generate  # noqa: E402
 
 _version: dict[str, str] = {}
 exec((ROOT / "src" / "denseam" / "_version.py").read_text(encoding="utf-8"), _version)
@@ -15,19 +17,6 @@ project = "denseam"
 author = "The denseam developers"
 copyright = "The denseam developers"
 release = version = _version["__version__"]
-
-
-def _write_tables() -> None:
-    """Write the tables that are data of the library, so that they cannot differ from it."""
-    from denseam.quantities import QUANTITIES
-
-    lines = ["| name | group | symbol | what it is | only for |", "|---|---|---|---|---|"]
-    for name, q in QUANTITIES.items():
-        cells = (f"`{name}`", q.group, q.symbol, q.meaning, q.needs)
-        lines.append("| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |")
-    folder = Path(__file__).parent / "_generated"
-    folder.mkdir(exist_ok=True)
-    (folder / "quantities.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def _write_notebooks() -> None:
@@ -55,7 +44,7 @@ def _digest_of_source() -> str:
     return total.hexdigest()[:16]
 
 
-_write_tables()
+generate.write()
 _write_notebooks()
 
 extensions = [

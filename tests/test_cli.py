@@ -305,3 +305,58 @@ def test_theory_prints_the_sizes():
     noisy = json.loads(run("theory", "--kappa", "2", "--rho-b", "0.5", "--noise", "0.5", "--json").stdout)
     assert set(noisy["true_residual"]) == set(sizes)
     assert "R→F" in run("theory", "--kappa", "2", "--rho-b", "0.5").stdout
+
+
+def test_figure_list_has_every_label():
+    found = run("figure", "list", "--json")
+    assert found.returncode == 0
+    rows = json.loads(found.stdout)["figures"]
+    labels = [row["paper_label"] for row in rows if row["paper_label"]]
+    assert len(labels) == 17
+    assert {"linear_SGD", "transfter-K-only-regime", "softmax-dynamics-isntability"} <= set(labels)
+    assert all(row["panels"] and row["claims"] and row["name"] for row in rows)
+    text = run("figure", "list").stdout
+    assert all(row["name"] in text for row in rows)
+
+
+def test_figure_run_draws_judges_and_reuses(tmp_path):
+    arguments = ("figure", "run", "relu-sgd-dynamics", "--size", "tiny", "--out", tmp_path, "--json")
+    found = run(*arguments)
+    assert found.returncode == 0, found.stderr
+    document = json.loads(found.stdout)
+    assert [Path(f).name for f in document["files"]] == ["relu-sgd-dynamics.png", "relu-sgd-dynamics.svg"]
+    assert all(Path(f).is_file() for f in document["files"])
+    assert {v["figure"] for v in document["verdicts"]} == {"relu-sgd-dynamics"}
+    assert all(set(v) >= {"claim", "measured", "verdict", "paper_label"} for v in document["verdicts"])
+    assert "claim | measured" in Path(document["table"]).read_text()
+    shards = sorted((tmp_path / "runs" / "shards").iterdir())
+    again = run("figure", "run", "dynamics-relu-sgd-dz", "--size", "tiny", "--out", tmp_path, "--quiet")
+    assert again.returncode == 0
+    assert "The loss goes the same way at every size." in again.stdout
+    assert sorted((tmp_path / "runs" / "shards").iterdir()) == shards
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("run linear-sdg", "did you mean 'linear-sgd'?"),
+        ("run linear-sgd --size huge", "size must be 'laptop' or 'paper'"),
+        ("run", "Missing argument"),
+        ("draw", "No such command 'draw'"),
+    ],
+)
+def test_figure_says_what_is_wrong_in_one_line(arguments, said):
+    found = run("figure", *arguments.split())
+    assert found.returncode == 64
+    assert said in found.stderr
+    assert found.stderr.count("\n") == 1
+    assert found.stdout == ""
+
+
+def test_figure_draw_only_says_what_is_missing(tmp_path):
+    found = run("figure", "run", "horizon", "--draw-only", "--out", tmp_path / "new", "--json")
+    assert found.returncode == 0
+    document = json.loads(found.stdout)
+    assert document["files"] == []
+    assert document["missing"]["horizon"] > 0
+    assert "runs are not there" in found.stderr

@@ -1,7 +1,9 @@
 import threading
 from dataclasses import replace
+from typing import ClassVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -12,6 +14,17 @@ from denseam.runner import run_studies
 from denseam.study import Study
 
 STUDY = Study("relu", "sgd", (16, 24), (0.003, 0.02, 0.1), seeds=2, epochs=3)
+
+
+class Squareplus(dam.Elementwise):
+    """A Lagrangian as a user would write it, with a plain number in it."""
+
+    name: ClassVar[str] = "squareplus"
+    a: float = 1.0
+
+    def potential(self, h):
+        root = jnp.sqrt(h * h + self.a)
+        return (h * h + h * root + self.a * jnp.arcsinh(h / jnp.sqrt(self.a))) / 4
 
 
 def outcomes(study, **options):
@@ -55,6 +68,7 @@ CASES = {
     "memories-only": replace(STUDY, regime=dam.MemoriesOnly(10, 30, 7), scales=(20, 40), name=""),
     "anisotropic": replace(STUDY, data="anisotropic", name=""),
     "standard": replace(STUDY, optimizer="adam", parameterization="standard", name=""),
+    "a number of its own": replace(STUDY, activation=Squareplus(2.0), scales=(16,), name=""),
 }
 
 

@@ -10,8 +10,8 @@ import pytest
 import denseam as dam
 from denseam.errors import InputError
 from denseam.runner import run_studies
-from denseam.schema import COLUMNS, PROBED
-from denseam.store import Records, Store
+from denseam.schema import COLUMNS, OPTIONAL
+from denseam.store import Records, Store, epochs_of, loss_at, thin
 from denseam.study import Study
 
 STUDY = Study("relu", "sgd", (16, 24), (0.01, 0.1, 1e5), seeds=2, epochs=2)
@@ -24,7 +24,7 @@ def test_records_hold_everything_and_survive_the_disk(tmp_path):
     assert len(memory) == len(disk) == 12
     for row in memory:
         other = by_key[row["key"]]
-        assert set(row) == set(COLUMNS) - set(PROBED) == set(other)
+        assert set(row) == set(COLUMNS) - set(OPTIONAL) == set(other)
         for name in set(row) - {"seconds"}:
             assert other[name] == row[name] or np.array_equal(other[name], row[name]), name
     diverged = [row for row in disk if row["eta0"] == 1e5]
@@ -244,3 +244,19 @@ def test_probes_survive_the_disk_and_older_shards_can_be_read(tmp_path):
     assert not records.skipped
     assert "probe_K_eff" not in records[0]
     assert records[0]["final_mse"] == row["final_mse"]
+
+
+def test_thinned_curves_keep_their_ends_and_say_their_epochs(tmp_path):
+    row = {"key": "a", "loss": [float(256 - e) for e in range(256)]}
+    (thinned,) = thin([row], 12)
+    epochs = epochs_of(thinned)
+    assert epochs[0] == 1
+    assert epochs[-1] == 256
+    assert len(epochs) == len(thinned["loss"]) <= 12
+    assert all(loss_at(row, e) == loss_at(thinned, e) for e in epochs)
+    # Between two epochs that are left, the one before.
+    gap = next(e for e in range(1, 256) if e not in epochs)
+    assert loss_at(thinned, gap) == row["loss"][max(e for e in epochs if e < gap) - 1]
+    assert epochs_of(row) == list(range(1, 257))
+    assert loss_at(row, 1000) == row["loss"][-1]
+    assert thin([{"key": "b", "loss": [1.0, 2.0]}])[0].get("loss_epochs") is None

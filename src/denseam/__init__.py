@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from denseam.planning import Plan, plan
     from denseam.recalling import recall_file
     from denseam.recipe import Recipe, read_recipe
+    from denseam.report import write_report
     from denseam.runner import sweep
     from denseam.scaling import (
         MemoriesOnly,
@@ -93,6 +94,7 @@ _HOME = {
     "Plan": "planning",
     "plan": "planning",
     "recall_file": "recalling",
+    "write_report": "report",
     "Recipe": "recipe",
     "read_recipe": "recipe",
     "Trained": "target",
@@ -116,7 +118,7 @@ __all__ = [  # noqa: RUF022  # in the order of use
     "Study", "logspace", "sweep", "Records", "Store", "Verdict", "verdict", "horizon",
     "Check", "check", "check_model", "find_exponents",
     "Goal", "goal", "Plan", "plan", "Tuned", "tune", "Recipe", "read_recipe", "Trained", "train_target",
-    "Memory", "Recalled", "recall_file", "Consistency", "consistency",
+    "Memory", "Recalled", "recall_file", "Consistency", "consistency", "write_report",
     "InputError", "UnprescribedWarning", "UnboundedEnergyWarning", "quantities", "testing", "theory",
 ]  # fmt: skip
 

@@ -454,7 +454,9 @@ def build(study: Study, spec: RunSpec, start: Parameters | None, dtype: Any) -> 
     scales = scales_of(study, spec)
     activation = study.lagrangian
     if isinstance(activation, Softmax):
-        activation = Softmax(jnp.asarray(spec.values["beta"], dtype))
+        activation = Softmax(spec.values["beta"])
+    # Numbers in it become arrays, so that runs with different ones share a program.
+    activation = jax.tree.map(lambda v: jnp.asarray(v, dtype), activation)
     if start is None:
         model = DenseAM.create(
             scales,

@@ -30,7 +30,7 @@ import numpy as np
 
 from denseam.errors import InputError, listed
 from denseam.intervals import Interval, mean_interval
-from denseam.store import Records, Row
+from denseam.store import Records, Row, epochs_of, loss_at
 
 Status = Literal["TRANSFERS", "DRIFTS", "FAILS", "INCONCLUSIVE"]
 STATUSES: tuple[Status, ...] = ("TRANSFERS", "DRIFTS", "FAILS", "INCONCLUSIVE")
@@ -185,7 +185,7 @@ def horizon(
     """Return study → epoch → scale → optimum, from the curves: how the optimum moves with training."""
     found: dict[str, dict[int, dict[int, float | None]]] = {}
     for name, study in sorted(records.studies().items()):
-        epochs = max(len(row["loss"]) for row in study)
+        epochs = max(epochs_of(row)[-1] for row in study)
         asked = sorted({round(e) for e in np.geomspace(1, epochs, points)})
         found[name] = {e: _judge(name, study, axis, None, None, e).optimum for e in asked}
     return found
@@ -206,7 +206,7 @@ class _Grid:
         at = [{v: i for i, v in enumerate(known)} for known in (self.scales, self.values, self.seeds)]
         for row in rows:
             place = at[0][row["scale"]], at[1][row[axis]], at[2][row["seed"]]
-            loss = row["final_mse"] if epoch is None else row["loss"][min(epoch, len(row["loss"])) - 1]
+            loss = row["final_mse"] if epoch is None else loss_at(row, epoch)
             bad = row["status"] == "diverged" if epoch is None else not math.isfinite(loss)
             self.losses[place] = math.inf if bad else loss
             self.keys[place] = row["key"]
@@ -223,7 +223,7 @@ def _judge(
 ) -> Verdict:
     swept = study[0]["swept"].split(",")
     axis = axis or (swept[0] if len(swept) == 1 else "eta0")
-    rows, held = _hold_others(list(study), axis)
+    rows, held = hold_others(list(study), axis)
     grid = _Grid(rows, axis, epoch)
     letter = "N" if rows[0]["regime"] == "proportional" else "K"
     whole = ~np.isnan(grid.losses).any(axis=1)  # scale × seed: is every value of the axis there?
@@ -505,7 +505,7 @@ def _excludes_zero(interval: Interval | None) -> bool:
     return interval is not None and (interval[0] > 0 or interval[1] < 0)
 
 
-def _hold_others(rows: list[Row], axis: str) -> tuple[list[Row], str]:
+def hold_others(rows: list[Row], axis: str) -> tuple[list[Row], str]:
     """Keep the runs in which the other swept axes have their best values at the smallest scale."""
     others = [a for a in AXES if a != axis and len({row[a] for row in rows}) > 1]
     if not others:
@@ -538,7 +538,8 @@ def _collapse(grid: _Grid, rows: Sequence[Row], x: float, curves: Curves | None)
     else:
         return None
     logs = [{seed: np.log(held[k]) for seed, k in enumerate(scale) if k} for scale in keys]
-    if not all(np.isfinite(curve).all() for scale in logs for curve in scale.values()):
+    every = [curve for scale in logs for curve in scale.values()]
+    if len({len(curve) for curve in every}) > 1 or not all(np.isfinite(curve).all() for curve in every):
         return None
     largest = logs[-1]
     apart = [np.mean(np.abs(c - largest[s])) for scale in logs[:-1] for s, c in scale.items() if s in largest]

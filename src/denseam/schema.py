@@ -9,9 +9,10 @@ from denseam.quantities import QUANTITIES
 #: The column of each quantity that was measured while training; its values belong to `probe_steps`.
 PROBE_COLUMNS: Mapping[str, str] = {name: f"probe_{name}" for name in QUANTITIES}
 
-#: What only probed runs have. Files hold these columns always, so that they open as one table; rows in memory
-#: hold those that were measured.
-PROBED: tuple[str, ...] = ("probe_steps", *PROBE_COLUMNS.values())
+#: What only some runs have: those that were probed, and those whose curve was thinned (then the epochs of
+#: what is left). Files hold these columns always, so that they open as one table; rows in memory hold those
+#: that are there.
+OPTIONAL: tuple[str, ...] = ("loss_epochs", "probe_steps", *PROBE_COLUMNS.values())
 
 #: Column → kind: s text, i whole number, f float, l list of floats.
 COLUMNS: Mapping[str, str] = {
@@ -24,5 +25,5 @@ COLUMNS: Mapping[str, str] = {
     "noise": "f", "eta_b_ratio": "f", "eta_c_ratio": "f", "s1_0": "f", "s2_0": "f", "beta": "f",
     "momentum": "f", "beta1": "f", "beta2": "f", "epsilon": "f", "swept": "s",
     "seconds": "f", "device": "s", "version": "s", "jax": "s", "loss": "l",
-    **dict.fromkeys(PROBED, "l"),
+    **dict.fromkeys(OPTIONAL, "l"),
 }  # fmt: skip

@@ -14,6 +14,7 @@ Where pyarrow is not installed shards are JSON files instead; readers take both.
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import csv
 import hashlib
@@ -29,7 +30,7 @@ import numpy as np
 
 from denseam.errors import InputError
 from denseam.files import write_whole
-from denseam.schema import COLUMNS, PROBE_COLUMNS, PROBED
+from denseam.schema import COLUMNS, OPTIONAL, PROBE_COLUMNS
 
 Row = dict[str, Any]
 
@@ -142,6 +143,33 @@ class Store:
         return packed
 
 
+def epochs_of(row: Row) -> list[int]:
+    """Return the epochs (from 1) that the loss curve of a run has values of."""
+    thinned = row.get("loss_epochs")
+    return [int(e) for e in thinned] if thinned else list(range(1, len(row["loss"]) + 1))
+
+
+def loss_at(row: Row, epoch: int) -> float:
+    """Return the loss of an epoch; of the last one before it where the curve was thinned or is shorter."""
+    at = bisect.bisect_right(epochs_of(row), epoch) - 1
+    return float(row["loss"][max(0, at)])
+
+
+def thin(records: Iterable[Row], points: int = 32) -> Records:
+    """Return the records with loss curves of at most so many epochs, log-spaced, the first and last kept."""
+
+    def one(row: Row) -> Row:
+        epochs = epochs_of(row)
+        places = sorted({round(i) for i in np.geomspace(1, len(epochs), points)})
+        kept = [p - 1 for p in places]
+        return row | {
+            "loss": [row["loss"][i] for i in kept],
+            "loss_epochs": [float(epochs[i]) for i in kept],
+        }
+
+    return Records(one(row) if len(row["loss"]) > points else row for row in records)
+
+
 def _digest(content: bytes) -> str:
     return hashlib.blake2b(content, digest_size=8).hexdigest()
 
@@ -168,7 +196,7 @@ def _read_shard(path: Path, columns: list[str]) -> list[Row]:
     if _digest(content) != path.stem.split("-")[1]:
         raise ValueError("damaged: its content is not what was written")
     if path.suffix == ".json":
-        return [_unplain({c: row.get(c) for c in columns if c in row or c not in PROBED})
+        return [_unplain({c: row.get(c) for c in columns if c in row or c not in OPTIONAL})
                 for row in json.loads(content)["rows"]]  # fmt: skip
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -177,10 +205,10 @@ def _read_shard(path: Path, columns: list[str]) -> list[Row]:
     there = set(file.schema_arrow.names)
     table = file.read([c for c in columns if c in there], use_threads=False)
     table = table.drop_columns(
-        [c for c in PROBED if c in table.column_names and table[c].null_count == len(table)]
+        [c for c in OPTIONAL if c in table.column_names and table[c].null_count == len(table)]
     )
     rows: list[Row] = table.to_pylist()
-    later = dict.fromkeys(c for c in columns if c not in there and c not in PROBED)  # newer than this shard
+    later = dict.fromkeys(c for c in columns if c not in there and c not in OPTIONAL)  # newer than this shard
     return [row | later for row in rows] if later else rows
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from denseam.agreement import Consistency
+from denseam.figures.panels import tiles_panel
 from denseam.figures.style import FAINT, INK, canvas, save, scale_colours
 from denseam.memory import Memory, Recalled
 
@@ -93,28 +94,12 @@ def _shown(samples: int) -> Any:
 
 
 def _tiles(ax: Any, memory: Memory, stages: Mapping[str, Any], like: Any) -> None:
-    """Draw rows of pictures, all in the range of the samples `like`."""
+    """Draw some of the samples as rows of pictures, all in the range of the samples `like`."""
     assert memory.encoder is not None
     which = _shown(len(like))
-    shown = {k: memory.encoder.pictures(np.asarray(v)[which]) for k, v in stages.items()}
-    height, width, channels = memory.image or (1, 1, 1)
-    count = len(which)
-    reference = memory.encoder.pictures(np.asarray(like)[which])
-    low, high = float(np.min(reference)), float(np.max(reference))
-    gap = max(1, width // 14)
-    sheet = np.full((len(shown) * (height + gap) - gap, count * (width + gap) - gap, channels), np.nan)
-    for i, pictures in enumerate(shown.values()):
-        for k, picture in enumerate(pictures):
-            y, x = i * (height + gap), k * (width + gap)
-            sheet[y : y + height, x : x + width] = (picture - low) / max(1e-12, high - low)
-    if channels == 3:
-        ax.imshow(np.clip(np.nan_to_num(sheet, nan=1.0), 0, 1), interpolation="nearest")
-    else:
-        ax.imshow(sheet[..., 0], cmap="gray_r", vmin=0, vmax=1, interpolation="nearest")
-    ax.set_yticks([i * (height + gap) + height / 2 for i in range(len(shown))], list(shown))
-    ax.set_xticks([])
-    ax.tick_params(length=0)
-    ax.spines[:].set_visible(False)
+    pictures = memory.encoder.pictures
+    rows = {k: pictures(np.asarray(v)[which]) for k, v in stages.items()}
+    tiles_panel(ax, rows, pictures(np.asarray(like)[which]))
 
 
 def _title(ax: Any, result: Recalled) -> None:

@@ -18,7 +18,7 @@ from denseam.coordinates.judge import Check
 from denseam.coordinates.of_model import judged_runs, steps_asked
 from denseam.errors import InputError, refuse
 from denseam.scaling import Regime, Shape
-from denseam.schema import COLUMNS, PROBED
+from denseam.schema import COLUMNS, OPTIONAL
 from denseam.store import Records, Row
 from denseam.study import DEFAULT_REGIME
 from denseam.torch.generators import generator
@@ -189,7 +189,7 @@ def _row(
         row[axis] = 1.0
     for axis in ("momentum", "beta1", "beta2", "epsilon", "power"):
         row[axis] = 0.0
-    return {k: v for k, v in row.items() if k not in PROBED}
+    return {k: v for k, v in row.items() if k not in OPTIONAL}
 
 
 # --- measuring a step --------------------------------------------------------------------------------

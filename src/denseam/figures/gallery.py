@@ -1,0 +1,181 @@
+"""Making figures: train what is missing, judge the claims, draw; what is there is never trained again."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from denseam._version import __version__
+from denseam.errors import InputError
+from denseam.figures.catalog import Figure
+from denseam.figures.claims import Finding
+from denseam.figures.drawing import draw_figure
+from denseam.figures.results import Results
+from denseam.figures.sizes import Size
+from denseam.files import write_whole
+from denseam.runner import SweepListener, run_specs
+from denseam.store import Row, Store, thin
+
+RUNS = "runs"
+
+
+@dataclasses.dataclass(frozen=True)
+class Made:
+    """One figure: its pictures, and what became of its claims; or why it could not be drawn."""
+
+    figure: Figure
+    files: tuple[Path, ...]
+    findings: tuple[Finding, ...]
+    missing: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a plain document."""
+        return {
+            "name": self.figure.name,
+            "paper_label": self.figure.paper_label,
+            "title": self.figure.title,
+            "files": [str(file) for file in self.files],
+            "claims": [finding.to_json() for finding in self.findings],
+            "remark": self.figure.remark or None,
+            "missing": self.missing,
+        }
+
+
+def make_figures(
+    figures: Iterable[Figure],
+    size: Size,
+    out: str | os.PathLike[str],
+    *,
+    train: bool = True,
+    formats: Sequence[str] = ("png", "svg"),
+    listener: SweepListener | None = None,
+    stop: threading.Event | None = None,
+    made: Callable[[Made], None] = lambda _: None,
+) -> list[Made]:
+    """Make figures one after the other; each is drawn as soon as its runs are there.
+
+    Parameters
+    ----------
+    figures, size
+        From `catalog.find` and `sizes.SIZES`.
+    out
+        A folder: pictures and findings in it, the runs of all figures in its folder 'runs'.
+    train
+        Whether to train what is missing; otherwise figures with missing runs are passed over.
+    formats
+        Of the pictures.
+    listener, stop
+        As in `denseam.sweep`.
+    made
+        Told of each figure as it is done.
+    """
+    folder, found = Path(out), []
+    rows: dict[str, Row] = _rows(folder)
+    for figure in figures:
+        if train and train_figure(figure, size, folder, rows.keys(), listener=listener, stop=stop):
+            rows = _rows(folder)
+        done = _make(figure, size, folder, rows, formats)
+        found.append(done)
+        made(done)
+    return found
+
+
+def _make(figure: Figure, size: Size, folder: Path, rows: Mapping[str, Row], formats: Sequence[str]) -> Made:
+    results = Results(rows, size, folder)
+    missing = sum(results.missing(setting) for setting in figure.settings)
+    missing += sum(one.read(size, folder) is None for one in figure.examples)
+    if missing:
+        return Made(figure, (), (), missing)
+    own = figure.paper_label is None
+    findings = tuple(dataclasses.replace(claim.judge(results), own=own) for claim in figure.claims)
+    files = draw_figure(figure, findings, results, folder, formats)
+    done = Made(figure, tuple(files), findings)
+    document = {"schema": 1, "version": __version__, "size": size.name, **done.to_json()}
+    document["files"] = [file.name for file in files]
+    write_whole(folder / f"{figure.name}.json", json.dumps(document, indent=1, ensure_ascii=False).encode())
+    return done
+
+
+def train_figure(
+    figure: Figure,
+    size: Size,
+    folder: Path,
+    present: Collection[str],
+    *,
+    listener: SweepListener | None = None,
+    stop: threading.Event | None = None,
+) -> bool:
+    """Train what a figure needs and is not present; return whether there was anything to do.
+
+    Several processes may work on one folder.
+    """
+    asked, seen = [], set(present)
+    for study in (study for setting in figure.settings for study in setting.studies(size)):
+        specs = [spec for spec in study.runs() if spec.key not in seen]
+        seen |= {spec.key for spec in specs}
+        if specs:
+            asked.append((study, specs))
+    if asked:
+        run_specs(asked, folder / RUNS, listener=listener, stop=stop)
+    for one in figure.examples:
+        if one.read(size, folder) is None:
+            one.make(size, folder)
+    return bool(asked)
+
+
+def compact(figures: Iterable[Figure], size: Size, folder: Path, target: Path) -> Path:
+    """Write the runs that figures are drawn from as one shard with thinned curves, and the examples."""
+    figures, rows = list(figures), _rows(folder)
+    keys = dict.fromkeys(
+        spec.key
+        for figure in figures
+        for setting in figure.settings
+        for study in setting.studies(size)
+        for spec in study.runs()
+    )
+    store = Store(target / RUNS)
+    store.prepare()
+    for one in (one for figure in figures for one in figure.examples):
+        path = one.path(size, target)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, one.path(size, folder).read_bytes())
+    return store.write(list(thin(rows[key] for key in keys)))
+
+
+def _rows(folder: Path) -> dict[str, Row]:
+    """Return the runs that a folder holds, by their keys."""
+    if not (folder / RUNS / "shards").is_dir():
+        return {}
+    return {row["key"]: row for row in Store(folder / RUNS).read()}
+
+
+def write_findings(made: Iterable[Made], folder: Path) -> Path:
+    """Write figure, claim, what was measured and verdict of every claim as a table (Markdown)."""
+    path = folder / "findings.md"
+    write_whole(path, findings_table(made).encode())
+    return path
+
+
+def findings_table(made: Iterable[Made]) -> str:
+    """Return the table of all claims as Markdown."""
+    lines = ["| figure | claim | measured | verdict |", "|---|---|---|---|"]
+    for one in made:
+        for n, finding in enumerate(one.findings):
+            name = "" if n else f"`{one.figure.paper_label or one.figure.name}`"
+            cells = (name, finding.claim, finding.measured, finding.verdict)
+            lines.append("| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def size_of(name: str) -> Size:
+    """Return a size by its name."""
+    from denseam.figures.sizes import SIZES
+
+    if name not in SIZES:
+        raise InputError(f"size must be 'laptop' or 'paper', got {name!r}")
+    return SIZES[name]

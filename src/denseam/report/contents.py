@@ -1,0 +1,193 @@
+"""A folder as one plain document: every part that is there, and a sentence for every part that is not."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from denseam import recipe, target
+from denseam._version import __version__
+from denseam.errors import InputError
+from denseam.report import extras
+from denseam.report.studies import study_document
+from denseam.store import Store
+from denseam.tuning import RUNS
+
+_RECALL_PICTURE = "recall.png"
+
+
+def contents(folder: Path, *, axis: str | None = None, target: int | None = None) -> dict[str, Any]:
+    """Return what a folder of results holds.
+
+    What cannot be read is passed over and named under `skipped`. A folder that holds nothing of this library
+    is refused.
+    """
+    if not folder.is_dir():
+        raise InputError(f"{folder}: no such folder" if not folder.exists() else f"{folder}: not a folder")
+    return _Folder(folder).document(axis, target)
+
+
+class _Folder:
+    """A folder while it is read."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.skipped: list[str] = []
+        self.absent: list[dict[str, str]] = []
+        self.room = extras.MOST_PICTURES
+        self.places = [root, *sorted(p for p in root.iterdir() if p.is_dir() and not p.name.startswith("."))]
+
+    def document(self, axis: str | None, aim: int | None) -> dict[str, Any]:
+        stores = [p for p in (self.root, self.root / RUNS) if (p / "shards").is_dir()]
+        found = self._search(self.root)
+        trainings = [t for place in self.places for t in self._training(place, found)]
+        recalls = [r for place in self.places for r in self._recall(place)]
+        pictures = self._pictures(self.root) if not any(r["place"] == "." for r in recalls) else []
+        if not (stores or found or trainings or recalls or self.skipped):
+            self._refuse()
+        studies, note = self._studies(stores, found, axis, aim)
+        self._name_absent(stores, studies, found, trainings, recalls)
+        return {
+            "title": self.root.resolve().name or str(self.root),
+            "folder": str(self.root),
+            "version": __version__,
+            "studies": studies,
+            "note": note,
+            "tuned": extras.tuned_document(found) if found else None,
+            "trainings": trainings,
+            "recalls": recalls,
+            "pictures": pictures,
+            "absent": self.absent,
+            "skipped": self.skipped,
+        }
+
+    def _refuse(self) -> None:
+        """Say that nothing here is ours, and where something is."""
+        ours = [p.name for p in self.places[1:] if _is_ours(p)]
+        hint = f"; give one of its folders: {', '.join(ours[:8])}" if ours else ""
+        raise InputError(
+            f"{self.root}: holds nothing to report on (no runs in 'shards', no {recipe.FILE}, "
+            f"no {target.LOG}, no {extras.RECALLED}){hint or '; begin with denseam sweep or denseam tune'}"
+        )
+
+    def _named(self, path: Path) -> str:
+        return str(path.relative_to(self.root))
+
+    def _reading(self, path: Path, read: Callable[[], Any]) -> Any:
+        """Return what a function reads; name the file and return None where it cannot."""
+        try:
+            return read()
+        except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
+            reason = " ".join(str(error).split())[:160] or type(error).__name__
+            self.skipped.append(f"{self._named(path)}: {reason}")
+            return None
+
+    # --- parts -------------------------------------------------------------------------------------
+
+    def _search(self, place: Path) -> dict[str, Any] | None:
+        path = place / recipe.FILE
+        return self._reading(path, lambda: extras.read_search(path)) if path.is_file() else None
+
+    def _studies(
+        self, stores: list[Path], found: dict[str, Any] | None, axis: str | None, aim: int | None
+    ) -> tuple[list[dict[str, Any]], str]:
+        read = {place: Store(place).read() for place in stores}
+        for records in read.values():
+            self.skipped += records.skipped
+        note = ""
+        if found is not None:
+            every = sum(map(len, read.values()))
+            kept = {place: extras.judged_runs(records, found) for place, records in read.items()}
+            judged = sum(map(len, kept.values()))
+            if judged:
+                read, others = kept, every - judged
+                note = f"{judged} of {every} runs are shown, those the verdict is from." if others else ""
+        total = sum(map(len, read.values()))
+        documents = [
+            study_document(name, study, str(place), axis=axis, target=aim, share=len(study) / total)
+            for place, records in read.items()
+            for name, study in sorted(records.studies().items())
+        ]
+        return documents, note
+
+    def _training(self, place: Path, found: dict[str, Any] | None) -> list[dict[str, Any]]:
+        if not ((place / target.LOG).is_file() or (place / target.STATE).is_file()):
+            return []
+        if found is None and (place.parent / recipe.FILE).is_file():
+            found = self._beside(place.parent / recipe.FILE)
+        read = self._reading(place / target.LOG, lambda: extras.training_document(place, found))
+        return [{"place": self._named(place), **read}] if read else []
+
+    @staticmethod
+    def _beside(path: Path) -> dict[str, Any] | None:
+        """Return a search that lies above the folder; damage there is no loss, since it is not shown."""
+        try:
+            return extras.read_search(path)
+        except (OSError, ValueError):
+            return None
+
+    def _recall(self, place: Path) -> list[dict[str, Any]]:
+        path = place / extras.RECALLED
+        if not (path.is_file() or (place / _RECALL_PICTURE).is_file()):
+            return []
+        levels = self._reading(path, lambda: extras.recall_document(path)) if path.is_file() else None
+        return [{"place": self._named(place), "levels": levels or [], "pictures": self._pictures(place)}]
+
+    def _pictures(self, place: Path) -> list[dict[str, str]]:
+        shown: list[dict[str, str]] = []
+
+        def read() -> None:
+            for path, uri, size in extras.pictures(place, self.room):
+                if uri is None:
+                    self.skipped.append(f"{self._named(path)}: too large for this page")
+                else:
+                    shown.append({"name": self._named(path), "src": uri})
+                self.room -= size
+
+        self._reading(place, read)
+        return shown
+
+    # --- what is not there -------------------------------------------------------------------------
+
+    def _name_absent(
+        self,
+        stores: list[Path],
+        studies: list[dict[str, Any]],
+        found: dict[str, Any] | None,
+        trainings: list[dict[str, Any]],
+        recalls: list[dict[str, Any]],
+    ) -> None:
+        folder = shlex.quote(str(self.root))
+        if not stores:
+            sweep = "denseam sweep --activation relu --optimizer adam --scales 32,64,128 --eta0 1e-3:1:9"
+            what = "Runs at several sizes: transfer curves, collapse and verdict need them."
+            self._absent(what, f"{sweep} --out {folder}")
+        elif not studies:
+            what = "Finished runs: a sweep began here, but none of its runs can be read."
+            self._absent(what, f"denseam sweep … --out {folder}")
+        elif not any(s["probes"] for s in studies):
+            what = "Probes: nothing was measured while the models trained."
+            self._absent(what, f"denseam sweep … --probes all --out {folder}")
+        if found is None:
+            self._absent(
+                "A search for the learning rate of a large model.", f"denseam tune DATA --out {folder}"
+            )
+        if not trainings:
+            self._absent("A trained memory.", f"denseam train DATA --tuned {folder}")
+        if not recalls:
+            place = next((t["place"] for t in trainings if t.get("model")), "target")
+            memory = shlex.quote(str(self.root / place / target.MODEL))
+            out = shlex.quote(str(self.root / "recalled"))
+            self._absent("What a memory recalls.", f"denseam recall {memory} INPUT --out {out}")
+
+    def _absent(self, what: str, command: str) -> None:
+        self.absent.append({"what": what, "command": command})
+
+
+def _is_ours(place: Path) -> bool:
+    known = (recipe.FILE, target.LOG, target.STATE, extras.RECALLED, _RECALL_PICTURE)
+    return any((place / part).is_dir() for part in ("shards", f"{RUNS}/shards")) or any(
+        (place / name).is_file() for name in known
+    )

@@ -1,0 +1,192 @@
+"""What lies beside the runs: the result of a search, a trained memory, what it recalled, pictures."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from denseam import recipe, target
+from denseam.store import Records
+
+#: Drawn anew by the page itself.
+_REDRAWN = {"transfer", "tuned", "training"}
+RECALLED = "recalled.npz"
+#: Bytes of pictures in a page.
+MOST_PICTURES = 2 << 20
+_MOST_POINTS = 64
+_PNG = b"\x89PNG\r\n\x1a\n"
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Return the document in a file; ValueError says what is wrong with it."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except UnicodeDecodeError:
+        raise ValueError("not text") from None
+    if not isinstance(document, dict):
+        raise ValueError("not a document of this library")
+    return document
+
+
+# --- the search ------------------------------------------------------------------------------------
+
+
+def read_search(path: Path) -> dict[str, Any]:
+    """Return what a search wrote; ValueError if it is something else."""
+    document = read_json(path)
+    kinds = {"status": str, "verdict": dict, "others": dict, "cost": dict, "target": dict, "scales": list}
+    wrong = [key for key, kind in kinds.items() if not isinstance(document.get(key), kind)]
+    if document.get("format") != recipe.FORMAT or wrong:
+        raise ValueError(f"not what denseam tune writes (format, {', '.join(wrong)})".replace(", )", ")"))
+    return document
+
+
+def tuned_document(found: dict[str, Any]) -> dict[str, Any]:
+    """Return what the page shows of `tuned.json`."""
+    kept = (
+        "status", "recommended", "eta0", "eta0_ci", "constants", "base", "scales", "seeds", "advice",
+        "target", "parameters", "data", "version",
+    )  # fmt: skip
+    cost = found["cost"]
+    verdicts = [found["verdict"], *found["others"].values()]
+    return {k: found.get(k) for k in kept} | {
+        "cost": {k: cost.get(k) for k in ("runs", "seconds", "share")},
+        "verdicts": [{k: v.get(k) for k in ("name", "axis", "status", "reason")} for v in verdicts if v],
+    }
+
+
+def judged_runs(records: Records, found: dict[str, Any]) -> Records:
+    """Return the runs that a search was judged by: its last grid, at the sizes from the base on."""
+    v = found["verdict"]
+    scales = {int(s) for s in v.get(f"optimum_{v.get('axis')}") or {}}
+    constants = found.get("constants") or {}
+    rows = [
+        r for r in records
+        if r["scale"] in scales and r["study"] == v.get("name") and r["seed"] < (v.get("seeds") or 0)
+        and all(r.get(k) == value for k, value in constants.items())
+    ]  # fmt: skip
+    counts: dict[float, int] = {}
+    for r in rows:
+        counts[r["eta0"]] = counts.get(r["eta0"], 0) + 1
+    whole = len(scales) * (v.get("seeds") or 0)
+    return Records([r for r in rows if counts[r["eta0"]] == whole], records.skipped)
+
+
+# --- training --------------------------------------------------------------------------------------
+
+
+def training_document(folder: Path, found: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return a training, finished or not, with the range that a search let expect; None if there is none."""
+    if (folder / target.LOG).is_file():
+        log = read_json(folder / target.LOG)
+        losses = [math.inf if v is None else float(v) for v in log["loss"]]
+        band = _band(folder, found, len(losses), log.get("zero_mse"))
+        kept = ("status", "diverged_at", "final_mse", "heldout_mse", "zero_mse", "left_expected_at",
+                "left_expected", "seconds", "operations", "version")  # fmt: skip
+        facts = {k: log.get(k) for k in kept}
+        texts = {"status", "left_expected", "version"}
+        if any(
+            not isinstance(v, str if k in texts else int | float) for k, v in facts.items() if v is not None
+        ):
+            raise ValueError("not what denseam train writes")
+        return facts | {"unit": "epoch", **_thinned(losses, band), "model": (folder / target.MODEL).is_file()}
+    if (folder / target.STATE).is_file():
+        losses, step = _state(folder / target.STATE)
+        return {"status": "stopped", "step": step, "unit": "step", **_thinned(losses, None), "model": False}
+    return None
+
+
+def _band(
+    folder: Path, found: dict[str, Any] | None, epochs: int, zero: float | None
+) -> dict[str, list[float]] | None:
+    """Return the range that was expected, if this is the model that was tuned for."""
+    expected = ((found or {}).get("recipe") or {}).get("expected")
+    if not found or not expected or not zero or len(expected["low"]) != epochs:
+        return None
+    shape = _shape(folder / target.MODEL)
+    wanted = found.get("target") or {}
+    if shape is not None and any(shape[c] != wanted.get(c) for c in ("N", "K")):
+        return None
+    return {k: [zero * float(v) for v in expected[k]] for k in ("low", "middle", "high")}
+
+
+def _shape(path: Path) -> dict[str, int] | None:
+    """Return N and K of a trained memory, from the head of its file."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="numpy") as file:
+            K, N = file.get_slice("W").get_shape()
+    except (OSError, SafetensorError, ValueError):
+        return None
+    return {"N": N, "K": K}
+
+
+def _state(path: Path) -> tuple[list[float], int]:
+    """Return the losses so far, and the steps that were taken."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="numpy") as file:
+            losses = file.get_tensor("losses")
+            step = int(json.loads(file.metadata()["denseam"])["step"])
+    except (SafetensorError, KeyError, TypeError) as error:
+        raise ValueError(f"not a readable state of a training ({error})") from None
+    return [float(v) for v in losses], step
+
+
+def _thinned(losses: Sequence[float], band: dict[str, list[float]] | None) -> dict[str, Any]:
+    places = sorted({round(i) for i in np.geomspace(1, max(1, len(losses)), _MOST_POINTS)})
+    at = [p - 1 for p in places if p <= len(losses)]
+    return {
+        "x": [i + 1 for i in at],
+        "loss": [float(f"{losses[i]:.5g}") if math.isfinite(losses[i]) else None for i in at],
+        "band": None if band is None else {k: [float(f"{v[i]:.5g}") for i in at] for k, v in band.items()},
+    }
+
+
+# --- recall, pictures ------------------------------------------------------------------------------
+
+
+def recall_document(path: Path) -> list[dict[str, Any]]:
+    """Return a row for each level of noise in `recalled.npz`."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            noise, energies = file["noise"], file["energies"]
+            steps, converged = file["steps"], file["converged"]
+    except (KeyError, OSError, EOFError) as error:
+        raise ValueError(f"not what recall writes ({error})") from None
+    return [
+        {
+            "noise": float(noise[i]),
+            "samples": int(converged[i].size),
+            "at_rest": int(converged[i].sum()),
+            "steps": float(np.mean(steps[i])),
+            "energy_start": float(np.mean(energies[i][:, 0])),
+            "energy_end": float(np.mean(energies[i][:, -1])),
+        }
+        for i in range(len(noise))
+    ]
+
+
+def pictures(folder: Path, room: int) -> Iterator[tuple[Path, str | None, int]]:
+    """Give the pictures of a folder that the page does not draw itself, as data URIs within some bytes."""
+    for path in sorted(folder.glob("*.png")):
+        if path.stem in _REDRAWN or path.is_symlink():
+            continue
+        size = os.path.getsize(path)
+        if size > room:
+            yield path, None, 0
+            continue
+        content = path.read_bytes()
+        if not content.startswith(_PNG):
+            raise ValueError(f"{path.name}: not a PNG picture")
+        room -= size
+        yield path, f"data:image/png;base64,{base64.b64encode(content).decode()}", size

@@ -1,0 +1,272 @@
+"""One study as a plain document: what its runs say, small enough for a page."""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from denseam.judgement import Verdict, hold_others, verdict
+from denseam.quantities import QUANTITIES
+from denseam.report.command import sweep_command
+from denseam.schema import COLUMNS, PROBE_COLUMNS
+from denseam.store import Records, Row, epochs_of
+
+#: Epochs of a loss curve, stops of the horizon slider, numbers of all curves of a page, and runs drawn.
+MOST_EPOCHS, STOPS, MOST_NUMBERS, MOST_RUNS = 64, 12, 350_000, 40_000
+#: Numbers of all probes of a study.
+MOST_PROBED = 60_000
+#: Missing runs that are named one by one.
+MOST_NAMED = 24
+#: Columns that are results or names, not settings.
+_RESULTS = {
+    "key", "study", "study_id", "seed", "status", "diverged_at", "initial_mse", "final_mse", "heldout_mse",
+    "zero_mse", "seconds", "swept", "device", "version", "jax", "scale",
+}  # fmt: skip
+_VERSIONS = ("version", "jax", "device", "precision")
+
+
+def study_document(
+    name: str, records: Records, folder: str, *, axis: str | None, target: int | None, share: float
+) -> dict[str, Any]:
+    """Return all that the page shows of a study.
+
+    Parameters
+    ----------
+    folder
+        Where the runs lie, for the command.
+    axis, target
+        As in `denseam.judgement.verdict`.
+    share
+        The part of the page's numbers that this study may use.
+    """
+    records = _alike(records)
+    (judged,) = verdict(records, axis=axis, target=target)
+    rows, _ = hold_others(list(records), judged.axis)
+    rows.sort(key=lambda r: (r["scale"], r[judged.axis], r["seed"]))
+    scales, values, seeds = (sorted({r[c] for r in rows}) for c in ("scale", judged.axis, "seed"))
+    epochs, stops = _epochs(rows, share)
+    drawn, left_out = _drawn(rows, seeds, share)
+    return {
+        "name": name,
+        "axis": judged.axis,
+        "letter": judged.scale_letter,
+        "scales": scales,
+        "values": values,
+        "seeds": seeds,
+        "zero": _rounded(float(np.mean([r["zero_mse"] for r in rows]))),
+        "verdict": _verdict_document(judged),
+        "epochs": epochs,
+        "stops": _stop_documents(name, rows, judged, epochs, stops, target),
+        "runs": _run_columns(drawn, judged.axis, scales, values, seeds),
+        "curves": [[_rounded(v, 4) for v in _curve(r, epochs)] for r in drawn],
+        "left_out": left_out,
+        "missing": _missing(rows, judged, scales, values, seeds),
+        "probes": _probes(rows, judged.axis, scales, values),
+        "settings": _settings(records),
+        "grids": _grids(records),
+        "versions": {c: sorted({str(r[c]) for r in records}) for c in _VERSIONS},
+        "seconds": _rounded(sum(r["seconds"] or 0.0 for r in records), 4),
+        "count": len(records),
+        "diverged": sum(r["status"] == "diverged" for r in records),
+        "command": vars(sweep_command(list(records), folder)),
+    }
+
+
+def _rounded(value: float | None, digits: int = 5) -> float | None:
+    """Return a number short enough for a page; None where it is not one."""
+    return float(f"{value:.{digits}g}") if value is not None and math.isfinite(value) else None
+
+
+# --- verdicts --------------------------------------------------------------------------------------
+
+
+def _verdict_document(v: Verdict) -> dict[str, Any]:
+    scales = sorted(v.optimum)
+    return {
+        "status": v.status,
+        "reason": v.reason,
+        "next": v.next_step,
+        "flags": list(v.flags),
+        "collapse": _rounded(v.collapse, 3),
+        "base": v.base,
+        "seeds": v.seeds,
+        "rows": [_verdict_row(v, scale, scale == scales[0]) for scale in scales],
+    }
+
+
+def _verdict_row(v: Verdict, scale: int, smallest: bool) -> dict[str, Any]:
+    regret, interval = v.regret.get(scale), v.regret_ci.get(scale)
+    return {
+        "scale": scale,
+        "optimum": _rounded(v.optimum[scale], 4),
+        "best_loss": _rounded(v.best_loss[scale], 4),
+        "base": smallest,
+        "regret": _rounded(regret, 4),
+        "diverges": regret is not None and math.isinf(regret),
+        "regret_ci": None if interval is None else [_rounded(b, 4) for b in interval],
+        "edge": _rounded(v.edge[scale], 4),
+    }
+
+
+def _stop_documents(
+    name: str, rows: list[Row], judged: Verdict, epochs: list[int], stops: list[int], target: int | None
+) -> list[dict[str, Any]]:
+    """Return the verdict after each of some epochs; the last stop is the end of training, as judged."""
+    thinned = [r | {"loss": _curve(r, epochs), "loss_epochs": epochs} for r in rows] if stops[:-1] else []
+    found = []
+    for epoch in stops:
+        if epoch == stops[-1]:
+            v = judged
+        else:
+            (v,) = verdict(thinned, axis=judged.axis, target=target, epoch=epoch)
+        optima = [_rounded(v.optimum[s], 4) for s in sorted(v.optimum)]
+        found.append({"epoch": epoch, "status": v.status, "reason": v.reason, "optimum": optima})
+    return found
+
+
+# --- runs ------------------------------------------------------------------------------------------
+
+
+def _epochs(rows: Sequence[Row], share: float) -> tuple[list[int], list[int]]:
+    """Return the epochs that curves keep, and those among them at which the horizon slider stops."""
+    known = epochs_of(max(rows, key=lambda r: len(r["loss"])))
+    last = known[-1] if known else 1
+    runs = min(len(rows), max(1, int(MOST_RUNS * share)))
+    points = max(2, min(MOST_EPOCHS, int(MOST_NUMBERS * share) // runs))
+    stops = _log_spaced(known or [1], min(STOPS, points))
+    kept = sorted({*stops, *_log_spaced(known or [1], max(2, points - len(stops)))})
+    return kept, [*(e for e in stops if e != last), last]
+
+
+def _log_spaced(known: Sequence[int], count: int) -> list[int]:
+    """Return at most so many of the epochs, the first and the last among them."""
+    places = np.searchsorted(known, np.geomspace(known[0], known[-1], count).round())
+    return sorted({known[min(int(p), len(known) - 1)] for p in places} | {known[-1]})
+
+
+def _alike(records: Records) -> Records:
+    """Return the records with curves of the same epochs, where some were thinned and others not."""
+    if len({len(r["loss"]) for r in records}) == 1:
+        return records
+    common = epochs_of(min(records, key=lambda r: len(r["loss"])))
+    return Records(r | {"loss": _curve(r, common), "loss_epochs": common} for r in records)
+
+
+def _curve(row: Row, epochs: Sequence[int]) -> list[float]:
+    """Return the loss at these epochs; that of the last one before where the curve was thinned."""
+    known, losses = epochs_of(row), row["loss"]
+    if not known:
+        return [math.inf] * len(epochs)
+    return [float(losses[max(0, bisect.bisect_right(known, e) - 1)]) for e in epochs]
+
+
+def _drawn(rows: list[Row], seeds: Sequence[int], share: float) -> tuple[list[Row], str]:
+    """Return the runs that the page holds one by one: all, or those of the first seeds."""
+    most = max(1, int(MOST_RUNS * share))
+    if len(rows) <= most:
+        return rows, ""
+    few = seeds[: max(1, len(seeds) * most // len(rows))]
+    kept = [r for r in rows if r["seed"] <= few[-1]]
+    # One seed may still be too much: then every so many values.
+    every = -(-len(kept) // most)
+    text = f"Drawn are {len(kept[::every])} of {len(rows)} runs, to keep this page small; all were judged."
+    return kept[::every], text
+
+
+def _run_columns(
+    rows: Sequence[Row], axis: str, scales: list[int], values: list[float], seeds: list[int]
+) -> dict[str, list[Any]]:
+    at = [{v: i for i, v in enumerate(known)} for known in (scales, values, seeds)]
+    return {
+        "scale": [at[0][r["scale"]] for r in rows],
+        "value": [at[1][r[axis]] for r in rows],
+        "seed": [at[2][r["seed"]] for r in rows],
+        "loss": [None if r["status"] == "diverged" else _rounded(r["final_mse"]) for r in rows],
+        "diverged_at": [r["diverged_at"] for r in rows],
+        "key": [r["key"][:8] for r in rows],
+    }
+
+
+def _missing(
+    rows: Sequence[Row], v: Verdict, scales: list[int], values: list[float], seeds: list[int]
+) -> dict[str, Any]:
+    """Return which runs of the grid are not there, by scale and seed."""
+    here = {(r["scale"], r["seed"], r[v.axis]) for r in rows}
+    count = len(scales) * len(values) * len(seeds) - len(here)
+    lines: list[str] = []
+    for scale in scales if count else []:
+        for seed in seeds:
+            gone = [x for x in values if (scale, seed, x) not in here]
+            if not gone:
+                continue
+            if len(gone) == len(values):
+                which = f"every {v.axis}"
+            else:
+                more = f" and {len(gone) - 6} more" if len(gone) > 6 else ""
+                which = f"{v.axis} = {', '.join(f'{x:.3g}' for x in gone[:6])}{more}"
+            lines.append(f"{v.scale_letter} = {scale}, seed {seed}: {which}")
+    return {"count": count, "named": lines[:MOST_NAMED], "more": max(0, len(lines) - MOST_NAMED)}
+
+
+# --- probes ----------------------------------------------------------------------------------------
+
+
+def _probes(rows: Sequence[Row], axis: str, scales: list[int], values: list[float]) -> dict[str, Any] | None:
+    """Return per quantity, value and scale what was measured at each step: the mean over seeds."""
+    probed = [r for r in rows if r.get("probe_steps")]
+    names = [n for n, c in PROBE_COLUMNS.items() if any(r.get(c) for r in probed)]
+    if not names:
+        return None
+    first = {r["scale"]: r["probe_steps"] for r in reversed(probed)}
+    steps = [[int(step) for step in first.get(scale, ())] for scale in scales]
+    per_value = len(names) * sum(map(len, steps))
+    most = max(1, MOST_PROBED // max(1, per_value))
+    with_probes = [x for x in values if any(r[axis] == x for r in probed)]
+    shown = [with_probes[round(i)] for i in np.linspace(0, len(with_probes) - 1, min(most, len(with_probes)))]
+    groups: dict[tuple[float, int], list[Row]] = {}
+    for r in probed:
+        groups.setdefault((r[axis], r["scale"]), []).append(r)
+
+    def sizes(name: str, value: float, scale: int) -> list[float | None]:
+        measured = [r[c] for r in groups.get((value, scale), []) if r.get(c := PROBE_COLUMNS[name])]
+        if not measured or len({len(m) for m in measured}) > 1:
+            return []
+        with np.errstate(divide="ignore", invalid="ignore"):
+            array = np.asarray(measured, float)
+            positive = (array > 0).all(axis=0)
+            means = np.where(positive, np.exp(np.log(np.abs(array)).mean(axis=0)), array.mean(axis=0))
+        return [_rounded(float(m), 4) for m in means]
+
+    return {
+        "values": shown,
+        "steps": steps,
+        "quantities": [
+            {
+                "name": name,
+                "symbol": QUANTITIES[name].symbol,
+                "meaning": QUANTITIES[name].meaning,
+                "sizes": [[sizes(name, x, s) for s in scales] for x in shown],
+            }
+            for name in names
+        ],
+    }
+
+
+# --- settings --------------------------------------------------------------------------------------
+
+
+def _settings(records: Records) -> dict[str, Any]:
+    """Return every column that is the same in all runs."""
+    scalars = [c for c, kind in COLUMNS.items() if kind != "l" and c not in _RESULTS]
+    return {c: records[0][c] for c in scalars if len({r[c] for r in records}) == 1}
+
+
+def _grids(records: Records) -> Mapping[str, list[Any]]:
+    """Return every column that was varied, with its values."""
+    scalars = [c for c, kind in COLUMNS.items() if kind != "l" and c not in _RESULTS]
+    found = {c: sorted({r[c] for r in records}) for c in ("scale", *scalars, "seed")}
+    return {c: v for c, v in found.items() if len(v) > 1 or c in ("scale", "seed", "eta0")}
