@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test test-torch test-page lint unit bench docs clean
+.PHONY: demo test test-torch test-page lint unit bench gallery docs clean
 
 # A stamp per set of extras; a changed pyproject.toml installs again.
 $(VENV)/.made:
@@ -54,6 +54,10 @@ test-page: $(VENV)/.browser
 bench: $(VENV)/.base
 	$(PIP) '$(TORCH)'
 	$(BIN)/denseam bench
+
+# The figures of the paper from the records in docs/gallery; trains nothing.
+gallery: $(VENV)/.images
+	$(BIN)/denseam figure run all --size paper --out docs/gallery --draw-only
 
 docs: $(VENV)/.docs
 	$(BIN)/sphinx-build -W --keep-going -q docs docs/_build/html

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
+import shutil
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +17,8 @@ GENERATED = Path(__file__).parent / "_generated"
 def write() -> None:
     """Write every page under `_generated`; a page that has not changed keeps its time."""
     GENERATED.mkdir(exist_ok=True)
-    for name, text in {"quantities.md": quantities(), "commands.md": commands()}.items():
+    pages = {"quantities.md": quantities(), "commands.md": commands(), "gallery.md": gallery()}
+    for name, text in pages.items():
         page = GENERATED / name
         if not page.is_file() or page.read_text(encoding="utf-8") != text:
             page.write_text(text, encoding="utf-8")
@@ -28,6 +32,74 @@ def quantities() -> str:
         ("name", "group", "symbol", "what it is", "only for"),
         [(f"`{name}`", q.group, q.symbol, q.meaning, q.needs) for name, q in QUANTITIES.items()],
     )
+
+
+def gallery() -> str:
+    """Return every figure with its findings, judged and drawn from the records beside this file."""
+    from denseam.figures.catalog import catalog
+    from denseam.figures.sizes import SIZES
+
+    made = _draw_gallery()
+    heads = ("claims", "reproduced", "only if", "not reproduced", "undecided")
+    summary = []
+    for name, own in (("of the paper", False), ("of our own", True)):
+        found = [c for d in made.values() if (d["paper_label"] is None) == own for c in d["claims"]]
+        kinds = [(c["condition"] and "only if") or c["outcome"] for c in found]
+        summary.append((f"{len(found)} {name}", *(str(kinds.count(kind)) for kind in heads[1:])))
+    lines = [_table(heads, summary), "## All claims", "", _claims_table(made)]
+    for title, own in (("The paper's figures", False), ("Studies of our own", True)):
+        lines += [f"## {title}", ""]
+        for figure in catalog():
+            if (figure.paper_label is None) == own:
+                lines += _figure_section(figure, made[figure.name], SIZES["paper"])
+    return "\n".join(lines) + "\n"
+
+
+def _draw_gallery() -> dict[str, Any]:
+    """Draw and judge all figures, unless neither records nor code have changed; return the findings."""
+    from denseam.figures.catalog import catalog
+    from denseam.figures.gallery import make_figures
+    from denseam.figures.sizes import SIZES
+
+    here = Path(__file__).parent
+    records, out = here / "gallery", GENERATED / "gallery"
+    source = here.parent / "src" / "denseam"
+    inputs = [*records.rglob("*.parquet"), *records.rglob("*.npz"), source / "judgement.py"]
+    inputs += (source / "figures").glob("*.py")
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(inputs))).hexdigest()
+    stamp = out / "digest"
+    if not stamp.is_file() or stamp.read_text() != digest:
+        shutil.rmtree(out, ignore_errors=True)
+        for part in ("runs", "examples"):
+            shutil.copytree(records / part, out / part)
+        made = make_figures(catalog(), SIZES["paper"], out, train=False, formats=("png",))
+        lacking = [one.figure.name for one in made if one.missing]
+        if lacking:
+            raise RuntimeError(f"the records in {records} lack runs of {', '.join(lacking)}")
+        stamp.write_text(digest)
+    return {f.name: json.loads((out / f"{f.name}.json").read_text(encoding="utf-8")) for f in catalog()}
+
+
+def _claims_table(made: dict[str, Any]) -> str:
+    rows = []
+    for name, document in made.items():
+        for n, claim in enumerate(document["claims"]):
+            link = "" if n else f"[{name}](#figure-{name})"
+            rows.append((link, claim["claim"], claim["measured"], claim["verdict"]))
+    return _table(("figure", "claim", "measured", "verdict"), rows)
+
+
+def _figure_section(figure: Any, document: dict[str, Any], size: Any) -> list[str]:
+    label = f" (`{figure.paper_label}`)" if figure.paper_label else ""
+    lines = [f"(figure-{figure.name})=", f"### {figure.name}{label}", "", f"{figure.title}.", ""]
+    lines += [
+        f"```{{figure}} _generated/gallery/{figure.name}.png", f":alt: {figure.title}", ":width: 100%",
+        ":target: " + f"_images/{figure.name}.png", "```", "",
+    ]  # fmt: skip
+    for claim in document["claims"]:
+        lines.append(f"- {claim['claim']} **{claim['verdict'].capitalize()}**: {claim['measured']}.")
+    lines += ["", figure.remark, ""] if figure.remark else [""]
+    return lines
 
 
 def commands() -> str:

@@ -7,6 +7,7 @@ import pytest
 from test_scaling import EXPECTED
 
 import denseam
+from denseam.cli import main
 
 PROGRAM = Path(sys.executable).with_name("denseam")
 
@@ -16,15 +17,28 @@ def run(*arguments):
     return subprocess.run([PROGRAM, *map(str, arguments)], capture_output=True, text=True)
 
 
-def prescribe(regime, activation, optimizer, *more):
+@pytest.fixture
+def inside(capsys):
+    """The same program in this process, where nothing has to be imported again."""
+
+    def call(*arguments):
+        capsys.readouterr()
+        code = main([str(a) for a in arguments])
+        said = capsys.readouterr()
+        return subprocess.CompletedProcess(arguments, code, said.out, said.err)
+
+    return call
+
+
+def prescribe(start, regime, activation, optimizer, *more):
     sizes = ("--features", 64, "--memories", 256, "--eta0", 0.1)
     names = ("--activation", activation, "--optimizer", optimizer, "--regime", regime)
-    return run("prescribe", *names, *sizes, *more)
+    return start("prescribe", *names, *sizes, *more)
 
 
 @pytest.mark.parametrize("case", EXPECTED, ids="-".join)
-def test_prescribe_gives_the_table(case):
-    found = prescribe(*case, "--json")
+def test_prescribe_gives_the_table(case, inside):
+    found = prescribe(inside, *case, "--json")
     assert found.returncode == 0
     document = json.loads(found.stdout)
     assert document["schema"] == 1
@@ -37,7 +51,7 @@ def test_prescribe_gives_the_table(case):
 
 
 def test_prescribe_prints_a_table_for_people():
-    found = prescribe("proportional", "relu", "adam", "--base-features", 16, "--base-memories", 64)
+    found = prescribe(run, "proportional", "relu", "adam", "--base-features", 16, "--base-memories", 64)
     assert found.returncode == 0
     assert found.stderr == ""
     for part in ("base: N=16, K=64", "s1_0·N^-1/2", "0.25", "0.125", "N^-1/2"):
@@ -63,13 +77,30 @@ def test_prescribe_prints_a_table_for_people():
         ("dance", ["dance"]),
     ],
 )
-def test_bad_input_is_one_line_and_exit_64(arguments, parts):
-    found = run(*arguments.split())
+def test_bad_input_is_one_line_and_exit_64(arguments, parts, inside):
+    found = inside(*arguments.split())
     assert found.returncode == 64
     assert found.stdout == ""
     assert len(found.stderr.strip().splitlines()) == 1
     for part in parts:
         assert part in found.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        ("prescribe --activation relu --optimizer sgd --features 0 --memories 2", "features"),
+        ("sweep --activation relu --optimizer sgd --scales 16 --eta0 0.1", "out is needed"),
+        ("figure run linear-sdg", "did you mean 'linear-sgd'?"),
+        ("dance", "dance"),
+    ],
+)
+def test_the_process_ends_with_64_and_one_line(arguments, part):
+    found = run(*arguments.split())
+    assert found.returncode == 64
+    assert found.stdout == ""
+    assert len(found.stderr.strip().splitlines()) == 1
+    assert part in found.stderr
 
 
 def test_version_and_help():
@@ -123,7 +154,7 @@ def test_sweep_reports_in_json_alone_and_resumes(swept):
     assert again.stderr == ""
 
 
-def test_verdict_in_json_and_for_people(swept):
+def test_verdict_in_json_and_for_people(swept, inside):
     out, _ = swept
     found = run("verdict", out, "--json")
     (study,) = json.loads(found.stdout)["studies"]
@@ -132,7 +163,7 @@ def test_verdict_in_json_and_for_people(swept):
     assert contract <= set(study)
     assert set(study["optimum_eta0"]) == {"16", "24", "32"}
     assert found.returncode == {"TRANSFERS": 0, "INCONCLUSIVE": 2}.get(study["status"], 1)
-    people = run("verdict", out, "--horizon", "--plot", out / "figures")
+    people = inside("verdict", out, "--horizon", "--plot", out / "figures")
     assert people.returncode == found.returncode
     assert study["status"] in people.stdout
     assert study["reason"] in people.stdout
@@ -141,7 +172,7 @@ def test_verdict_in_json_and_for_people(swept):
     assert (out / "figures" / "transfer.svg").read_text().startswith("<?xml")
 
 
-def test_export_gives_one_row_per_run(swept):
+def test_export_gives_one_row_per_run(swept, inside):
     import csv
     import io
 
@@ -163,21 +194,21 @@ def test_export_gives_one_row_per_run(swept):
     ]
     assert set(contract) <= set(rows[0])
     assert {r["final_mse"] for r in rows if r["eta0"] == "1.0"} == {"inf"}
-    assert run("export", out, "--format", "parquet", "--out", out / "all.parquet").returncode == 0
+    assert inside("export", out, "--format", "parquet", "--out", out / "all.parquet").returncode == 0
     import pyarrow.parquet as pq
 
     assert pq.read_table(out / "all.parquet").num_rows == 54
 
 
-def test_a_study_file_runs_and_its_mistakes_are_named(tmp_path):
+def test_a_study_file_runs_and_its_mistakes_are_named(tmp_path, inside):
     path = tmp_path / "study.toml"
     path.write_text(
         'activation = "identity"\noptimizer = "sgd"\nscales = [16]\neta0 = [0.001, 0.01]\nseeds = 1\nepochs = 1\n'
     )
-    found = run("sweep", path, "--out", tmp_path / "out", "--json", "--quiet")
+    found = inside("sweep", path, "--out", tmp_path / "out", "--json", "--quiet")
     assert json.loads(found.stdout)["runs"] == 2
     path.write_text("activaton = 'relu'\nscales = [32, 16]\n")
-    found = run("sweep", path, "--out", tmp_path / "out")
+    found = inside("sweep", path, "--out", tmp_path / "out")
     assert found.returncode == 64
     assert "did you mean 'activation'" in found.stderr
     assert len(found.stderr.strip().splitlines()) == 1
@@ -237,9 +268,11 @@ def test_ctrl_c_stops_with_130_and_keeps_what_is_finished(tmp_path):
         ("theory --kappa 0 --rho-b -1", ["kappa must be above 0", "rho_b must be above 0"]),
     ],
 )  # fmt: skip
-def test_bad_input_to_sweeps_is_one_line_and_exit_64(arguments, parts, tmp_path):
-    found = subprocess.run([PROGRAM, *arguments.split()], capture_output=True, text=True, cwd=tmp_path)
+def test_bad_input_to_sweeps_is_one_line_and_exit_64(arguments, parts, tmp_path, monkeypatch, inside):
+    monkeypatch.chdir(tmp_path)
+    found = inside(*arguments.split())
     assert found.returncode == 64, found.stderr
+    assert found.stdout == ""
     assert len(found.stderr.strip().splitlines()) == 1
     for part in parts:
         assert part in found.stderr
@@ -275,7 +308,7 @@ SMALL_CHECK = (
 )
 
 
-def test_check_says_pass_or_fail_by_word_number_and_exit_code(tmp_path):
+def test_check_says_pass_or_fail_by_word_number_and_exit_code(tmp_path, inside):
     right = run("check", *SMALL_CHECK, "--out", str(tmp_path / "runs"), "--plot", str(tmp_path), "--json")
     assert right.returncode == 0, right.stderr
     document = json.loads(right.stdout)
@@ -284,9 +317,9 @@ def test_check_says_pass_or_fail_by_word_number_and_exit_code(tmp_path):
     assert {"name", "step", "slope", "ci", "expected", "ok"} <= set(document["quantities"][0])
     assert len(document["figures"]) == 2
     assert all(Path(file).exists() for file in document["figures"])
-    again = run("check", str(tmp_path / "runs"))
+    again = inside("check", tmp_path / "runs")
     assert "relu-sgd: PASS" in again.stdout
-    table = run("export", str(tmp_path / "runs"), "--probes").stdout.splitlines()
+    table = inside("export", tmp_path / "runs", "--probes").stdout.splitlines()
     assert table[0].startswith("key,study,scale")
     assert "lambda_max" in table[0]
     assert len(table) == 1 + 2 * 4 * 3, "scales × seeds × steps"
@@ -297,17 +330,17 @@ def test_check_says_pass_or_fail_by_word_number_and_exit_code(tmp_path):
     assert "first to break" in wrong.stdout
 
 
-def test_theory_prints_the_sizes():
+def test_theory_prints_the_sizes(inside):
     document = json.loads(run("theory", "--kappa", "2", "--rho-b", "0.5", "--json").stdout)
     sizes = {"Z1": 63, "Z2": 121, "F11": 217, "F12": 279, "F21": 217, "F22": 495}
     assert {k: document[k] for k in sizes} == pytest.approx(sizes)
     assert "true_residual" not in document
-    noisy = json.loads(run("theory", "--kappa", "2", "--rho-b", "0.5", "--noise", "0.5", "--json").stdout)
+    noisy = json.loads(inside("theory", "--kappa", 2, "--rho-b", 0.5, "--noise", 0.5, "--json").stdout)
     assert set(noisy["true_residual"]) == set(sizes)
-    assert "R→F" in run("theory", "--kappa", "2", "--rho-b", "0.5").stdout
+    assert "R→F" in inside("theory", "--kappa", 2, "--rho-b", 0.5).stdout
 
 
-def test_figure_list_has_every_label():
+def test_figure_list_has_every_label(inside):
     found = run("figure", "list", "--json")
     assert found.returncode == 0
     rows = json.loads(found.stdout)["figures"]
@@ -315,11 +348,11 @@ def test_figure_list_has_every_label():
     assert len(labels) == 17
     assert {"linear_SGD", "transfter-K-only-regime", "softmax-dynamics-isntability"} <= set(labels)
     assert all(row["panels"] and row["claims"] and row["name"] for row in rows)
-    text = run("figure", "list").stdout
+    text = inside("figure", "list").stdout
     assert all(row["name"] in text for row in rows)
 
 
-def test_figure_run_draws_judges_and_reuses(tmp_path):
+def test_figure_run_draws_judges_and_reuses(tmp_path, inside):
     arguments = ("figure", "run", "relu-sgd-dynamics", "--size", "tiny", "--out", tmp_path, "--json")
     found = run(*arguments)
     assert found.returncode == 0, found.stderr
@@ -330,7 +363,7 @@ def test_figure_run_draws_judges_and_reuses(tmp_path):
     assert all(set(v) >= {"claim", "measured", "verdict", "paper_label"} for v in document["verdicts"])
     assert "claim | measured" in Path(document["table"]).read_text()
     shards = sorted((tmp_path / "runs" / "shards").iterdir())
-    again = run("figure", "run", "dynamics-relu-sgd-dz", "--size", "tiny", "--out", tmp_path, "--quiet")
+    again = inside("figure", "run", "dynamics-relu-sgd-dz", "--size", "tiny", "--out", tmp_path, "--quiet")
     assert again.returncode == 0
     assert "The loss goes the same way at every size." in again.stdout
     assert sorted((tmp_path / "runs" / "shards").iterdir()) == shards
@@ -345,16 +378,16 @@ def test_figure_run_draws_judges_and_reuses(tmp_path):
         ("draw", "No such command 'draw'"),
     ],
 )
-def test_figure_says_what_is_wrong_in_one_line(arguments, said):
-    found = run("figure", *arguments.split())
+def test_figure_says_what_is_wrong_in_one_line(arguments, said, inside):
+    found = inside("figure", *arguments.split())
     assert found.returncode == 64
     assert said in found.stderr
     assert found.stderr.count("\n") == 1
     assert found.stdout == ""
 
 
-def test_figure_draw_only_says_what_is_missing(tmp_path):
-    found = run("figure", "run", "horizon", "--draw-only", "--out", tmp_path / "new", "--json")
+def test_figure_draw_only_says_what_is_missing(tmp_path, inside):
+    found = inside("figure", "run", "horizon", "--draw-only", "--out", tmp_path / "new", "--json")
     assert found.returncode == 0
     document = json.loads(found.stdout)
     assert document["files"] == []

@@ -8,7 +8,7 @@ import pytest
 
 import denseam.figures.gallery as gallery
 from denseam.errors import InputError
-from denseam.figures import claims, parts
+from denseam.figures import claims, parts, style
 from denseam.figures.catalog import catalog, find
 from denseam.figures.claims import Claim, Measured
 from denseam.figures.gallery import make_figures
@@ -239,9 +239,22 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("figures")
 
 
-@pytest.mark.xdist_group("figures")
-@pytest.mark.parametrize("name", [f.name for f in catalog()])
-def test_every_figure_is_trained_drawn_and_judged(name, folder):
+@pytest.fixture
+def coarsely(monkeypatch):
+    """Pictures of a sixteenth of the pixels."""
+    monkeypatch.setitem(style._RC, "savefig.dpi", 50)
+
+
+def in_groups(figures):
+    """Figures trained by SGD alone share their programs, and so do the others: one worker for each."""
+    for figure in figures:
+        alone = figure.settings and all(s.optimizer == "sgd" for s in figure.settings)
+        group = "figures-sgd" if alone else "figures-adam"
+        yield pytest.param(figure.name, marks=pytest.mark.xdist_group(group))
+
+
+@pytest.mark.parametrize("name", in_groups(catalog()))
+def test_every_figure_is_trained_drawn_and_judged(name, folder, coarsely):
     (made,) = make_figures(find([name]), SIZES["tiny"], folder, formats=("png",))
     assert made.missing == 0
     assert [file.name for file in made.files] == [f"{name}.png"]
@@ -252,15 +265,16 @@ def test_every_figure_is_trained_drawn_and_judged(name, folder):
                for c in document["claims"])  # fmt: skip
 
 
-@pytest.mark.xdist_group("figures")
-def test_drawing_never_trains(folder, monkeypatch):
+@pytest.mark.xdist_group("figures-adam")
+def test_drawing_never_trains(folder, coarsely, monkeypatch):
     def refuse(*_args, **_options):
         raise AssertionError("trained")
 
-    make_figures(find(["linear-sgd", "mnist-examples"]), SIZES["tiny"], folder, formats=("png",))
+    figures = find(["many-memories", "mnist-examples"])
+    make_figures(figures, SIZES["tiny"], folder, formats=("png",))
     monkeypatch.setattr(gallery, "run_specs", refuse)
     monkeypatch.setattr("denseam.figures.examples.train_target", refuse)
-    made = make_figures(find(["linear-sgd", "mnist-examples"]), SIZES["tiny"], folder, formats=("png",))
+    made = make_figures(figures, SIZES["tiny"], folder, formats=("png",))
     assert all(one.files for one in made)
 
 
@@ -270,8 +284,8 @@ def test_what_is_not_there_is_counted_not_drawn(tmp_path):
     assert made.missing == sum(len(s.runs()) for s in made.figure.settings[0].studies(SIZES["tiny"]))
 
 
-@pytest.mark.xdist_group("figures")
-def test_examples_that_are_damaged_are_named(folder):
+@pytest.mark.xdist_group("figures-adam")
+def test_examples_that_are_damaged_are_named(folder, coarsely):
     (figure,) = find(["mnist-examples"])
     make_figures([figure], SIZES["tiny"], folder, formats=("png",))
     path = figure.examples[0].path(SIZES["tiny"], folder)

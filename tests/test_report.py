@@ -16,6 +16,7 @@ from synthetic import rows, study
 
 import denseam
 from denseam import MemoriesOnly, Proportional, logspace
+from denseam.cli import main
 from denseam.errors import InputError
 from denseam.report import write_report
 from denseam.report.command import sweep_command
@@ -405,7 +406,7 @@ def run(*arguments):
     return subprocess.run([PROGRAM, *map(str, arguments)], capture_output=True, text=True)
 
 
-def test_the_program_writes_the_page_and_says_where(tmp_path):
+def test_the_program_writes_the_page_and_says_where(tmp_path, capsys):
     folder = stored(tmp_path / "runs", rows(study()))
     found = run("report", folder, "--json")
     assert found.returncode == 0, found.stderr
@@ -416,16 +417,18 @@ def test_the_program_writes_the_page_and_says_where(tmp_path):
     }
     assert found.stderr == ""
     (folder / "shards" / "0123456789abcdef-0123456789abcdef.parquet").write_text("broken")
-    people = run("report", folder, "--out", tmp_path / "page.html", "--target", "4096")
-    assert people.returncode == 0
-    assert people.stdout == f"{tmp_path / 'page.html'}\n"
-    assert "passed over 0123456789abcdef" in people.stderr
+    capsys.readouterr()
+    assert main(["report", str(folder), "--out", str(tmp_path / "page.html"), "--target", "4096"]) == 0
+    people = capsys.readouterr()
+    assert people.out == f"{tmp_path / 'page.html'}\n"
+    assert "passed over 0123456789abcdef" in people.err
     (tmp_path / "empty").mkdir()
     for wrong, part in (("nowhere", "no such folder"), (tmp_path / "empty", "holds nothing")):
-        found = run("report", wrong)
-        assert (found.returncode, found.stdout) == (64, "")
-        assert part in found.stderr
-        assert len(found.stderr.strip().splitlines()) == 1
+        assert main(["report", str(wrong)]) == 64
+        said = capsys.readouterr()
+        assert said.out == ""
+        assert part in said.err
+        assert len(said.err.strip().splitlines()) == 1
 
 
 def test_a_real_sweep_is_reported_and_its_command_checked(tmp_path):

@@ -92,7 +92,13 @@ class Finding:
 
     def to_json(self) -> dict[str, Any]:
         """Return a plain document."""
-        return {"claim": self.claim, "measured": self.measured, "verdict": self.verdict}
+        return {
+            "claim": self.claim,
+            "measured": self.measured,
+            "verdict": self.verdict,
+            "outcome": self.outcome,
+            "condition": self.condition or None,
+        }
 
 
 def claim(text: str, test: Evidence) -> Claim:
@@ -413,9 +419,9 @@ def exponent(results: Results, setting: Setting, quantity: str) -> float:
     return float(np.mean(d @ logs[:, whole] / (d @ d)))
 
 
-def diverging(results: Results, setting: Setting) -> list[int]:
+def diverging(results: Results, setting: Setting, eta0: float | None = None) -> list[int]:
     """Return the scales at which a loss curve ends before training does."""
-    curves = results.curves(setting, "loss")
+    curves = results.curves(setting, "loss", eta0)
     return [scale for scale, (_, values) in curves.items() if not np.isfinite(values[:, -1]).all()]
 
 

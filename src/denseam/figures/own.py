@@ -30,6 +30,7 @@ from denseam.figures.paper import (
     RELU_SGD_NORMAL,
 )
 from denseam.figures.parts import Horizon, HorizonAgrees, Loss, Optimum, Probe, Sweep
+from denseam.figures.settings import Setting
 from denseam.rectified import relu_constant
 from denseam.theory.gaussian import feature_variance
 
@@ -75,6 +76,11 @@ REDUCTIONS = (
 )
 SOFTMAX_MEMORIES, RELU_MEMORIES = MEMORIES["softmax", "adam"], MEMORIES["relu", "adam"]
 SGD_MEMORIES = MEMORIES["relu", "sgd"]
+
+ROWS = tuple(
+    Setting(f"p = {p}", "relu", "sgd", 10**-1.25, power=p, ratios=None, probes=("row_max", "sigma_max"))
+    for p in (1, 2)
+)
 
 OWN: tuple[Figure, ...] = (
     Figure(
@@ -208,6 +214,18 @@ OWN: tuple[Figure, ...] = (
             claim("softmax, Adam: the smallest K is not.", DoesNotTransfer(SOFTMAX_MEMORIES)),
             claim("softmax, Adam: a larger one is.", TransfersFrom(SOFTMAX_MEMORIES)),
         ),
+    ),
+    Figure(
+        name="largest-memories",
+        paper_label=None,
+        title="only memories grow, SGD, η₀ = 0.056: the largest memory, over the root mean square of all",
+        rows=(tuple(Probe(s, "row_max") for s in ROWS), tuple(Probe(s, "sigma_max") for s in ROWS)),
+        claims=(
+            claim("p = 1: it hardly depends on K.", Grows(ROWS[0], "row_max", -0.05, 0.05)),
+            claim("p = 2: it grows with K.", Grows(ROWS[1], "row_max", 0.05)),
+        ),
+        remark="With p = 2 a memory that is ahead gains more than in proportion. The more memories there "
+        "are, the further ahead the first one is; that is what lowers the edge of stability with K.",
     ),
     Figure(
         name="image-reductions",

@@ -366,6 +366,10 @@ PAPER: tuple[Figure, ...] = (
             *_memories_claims("Isotropic", MEMORIES),
             *_memories_claims("Anisotropic", MEMORIES_ANISOTROPIC),
         ),
+        remark="Three reasons. With N and P fixed, more memories fit the 256 samples ever more closely, and "
+        "the best rate of ReLU with Adam moves with the loss that is reached; early in training it does not. "
+        "With p = 2 and SGD the largest memories run away from the others, the further the more there are "
+        "(see largest-memories). With softmax, or p = 2 and Adam, K = 512 is too small a base.",
     ),
     Figure(
         name="mnist-examples",

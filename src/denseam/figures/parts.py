@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from denseam.figures.claims import Measured, symbol
+from denseam.figures.claims import Measured, diverging, symbol
 from denseam.figures.examples import Examples
 from denseam.figures.panels import curves_panel, lines_panel, sweep_panel, tiles_panel
 from denseam.figures.results import Results
@@ -67,7 +67,7 @@ class Loss:
     def draw(self, ax: Any, results: Results) -> None:
         """Draw it."""
         curves = results.curves(self.setting, "loss", self.eta0)
-        gone = [s for s, (_, values) in curves.items() if not np.isfinite(values[:, -1]).all()]
+        gone = diverging(results, self.setting, self.eta0)
         curves_panel(ax, curves, letter(self.setting), label="training MSE per feature", gone=gone)
         ax.set_xscale("log")
         rates = {row["eta0"] for row in results.rows(self.setting)}
@@ -90,8 +90,11 @@ class Probe:
 
     def draw(self, ax: Any, results: Results) -> None:
         """Draw it."""
-        curves = results.curves(self.setting, self.quantity)
+        curves, lost = results.curves(self.setting, self.quantity), diverging(results, self.setting)
         curves_panel(ax, curves, letter(self.setting), label=symbol(self.quantity), against="step")
+        calm = [values for scale, (_, values) in curves.items() if scale not in lost]
+        if lost and calm:  # what blows up would squeeze the others flat
+            ax.set_ylim(0.7 * min(np.nanmin(v) for v in calm), 3 * max(np.nanmax(v) for v in calm))
         ax.set_title(self.setting.label, loc="left")
 
 
