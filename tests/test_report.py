@@ -438,3 +438,20 @@ def test_a_real_sweep_is_reported_and_its_command_checked(tmp_path):
     assert "it asks for the very runs on this page" in page
     assert "INCONCLUSIVE" in page
     assert data_in(page)["studies"][0]["probes"]["quantities"][0]["name"] == "Z"
+
+
+def test_claims_of_figures_come_first(tmp_path):
+    stored(tmp_path / "runs", rows(study()))
+    claim = {"claim": f"It is so {EVIL}", "measured": "1.0 % apart", "verdict": "reproduced only if small"}
+    figure = {"name": "a-figure", "paper_label": None, "claims": [claim]}
+    (tmp_path / "a-figure.json").write_text(json.dumps(figure))
+    (tmp_path / "other.json").write_text(json.dumps({"name": "something else"}))
+    (tmp_path / "broken.json").write_text("{")
+    (tmp_path / "wrong.json").write_text(json.dumps(figure | {"claims": [{"claim": "without the rest"}]}))
+    page, report = page_of(tmp_path)
+    assert "reproduced only if small" in page
+    assert EVIL not in page
+    assert page.index(">Claims</h2>") < page.index(">Verdict</h2>")
+    assert sorted(s.split(":")[0] for s in report.skipped) == ["broken.json", "wrong.json"]
+    (tmp_path / "a-figure.json").unlink()
+    assert ">Claims</h2>" not in page_of(tmp_path)[0]

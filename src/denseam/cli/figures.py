@@ -36,7 +36,7 @@ def list_(json_: Json = False) -> int:
                         "name": f.name,
                         "paper_label": f.paper_label,
                         "title": f.title,
-                        "panels": len(f.parts),
+                        "panels": [part.describe() for part in f.parts],
                         "claims": [c.text for c in f.claims],
                     }
                     for f in figures

@@ -20,6 +20,10 @@ from denseam.judgement import horizon
 class Part(Protocol):
     """A panel of a figure."""
 
+    def describe(self) -> str:
+        """Return what it shows, in a few words."""
+        ...
+
     @property
     def settings(self) -> tuple[Setting, ...]:
         """What has to be trained for it."""
@@ -46,6 +50,10 @@ class Sweep:
         """What has to be trained for it."""
         return (self.setting,)
 
+    def describe(self) -> str:
+        """Return what it shows."""
+        return f"transfer: {self.setting.label}"
+
     def draw(self, ax: Any, results: Results) -> None:
         """Draw it, with the verdict in its title."""
         v = results.verdict(self.setting)
@@ -63,6 +71,10 @@ class Loss:
     def settings(self) -> tuple[Setting, ...]:
         """What has to be trained for it."""
         return (self.setting,)
+
+    def describe(self) -> str:
+        """Return what it shows."""
+        return f"loss: {self.setting.label}"
 
     def draw(self, ax: Any, results: Results) -> None:
         """Draw it."""
@@ -88,6 +100,10 @@ class Probe:
         """What has to be trained for it."""
         return (self.setting,)
 
+    def describe(self) -> str:
+        """Return what it shows."""
+        return f"{symbol(self.quantity)}: {self.setting.label}"
+
     def draw(self, ax: Any, results: Results) -> None:
         """Draw it."""
         curves, lost = results.curves(self.setting, self.quantity), diverging(results, self.setting)
@@ -103,6 +119,10 @@ class Optimum:
     """The best learning rate against the scale, a line for each setting."""
 
     settings: tuple[Setting, ...]
+
+    def describe(self) -> str:
+        """Return what it shows."""
+        return f"best rate: {', '.join(s.label for s in self.settings)}"
 
     def draw(self, ax: Any, results: Results) -> None:
         """Draw it."""
@@ -121,6 +141,10 @@ class Horizon:
     def settings(self) -> tuple[Setting, ...]:
         """What has to be trained for it."""
         return (self.setting,)
+
+    def describe(self) -> str:
+        """Return what it shows."""
+        return f"best rate against epoch: {self.setting.label}"
 
     def draw(self, ax: Any, results: Results) -> None:
         """Draw it."""
@@ -182,6 +206,10 @@ class Tiles:
     def settings(self) -> tuple[Setting, ...]:
         """Nothing of a sweep."""
         return ()
+
+    def describe(self) -> str:
+        """Return what it shows."""
+        return f"pictures: {self.of} memory"
 
     def draw(self, ax: Any, results: Results) -> None:
         """Draw it."""

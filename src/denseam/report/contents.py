@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import shlex
 from collections.abc import Callable
 from pathlib import Path
@@ -55,6 +56,7 @@ class _Folder:
             "version": __version__,
             "studies": studies,
             "note": note,
+            "claims": self._claims(),
             "tuned": extras.tuned_document(found) if found else None,
             "trainings": trainings,
             "recalls": recalls,
@@ -112,6 +114,12 @@ class _Folder:
         ]
         return documents, note
 
+    def _claims(self) -> list[dict[str, str]]:
+        """Return what became of the claims of figures that lie here."""
+        paths = [p for p in sorted(self.root.glob("*.json")) if p.name not in (recipe.FILE, target.LOG)]
+        read = (self._reading(path, functools.partial(extras.claims, path)) for path in paths)
+        return [claim for found in read if found for claim in found]
+
     def _training(self, place: Path, found: dict[str, Any] | None) -> list[dict[str, Any]]:
         if not ((place / target.LOG).is_file() or (place / target.STATE).is_file()):
             return []
@@ -137,16 +145,20 @@ class _Folder:
 
     def _pictures(self, place: Path) -> list[dict[str, str]]:
         shown: list[dict[str, str]] = []
+        large: list[str] = []
 
         def read() -> None:
             for path, uri, size in extras.pictures(place, self.room):
                 if uri is None:
-                    self.skipped.append(f"{self._named(path)}: too large for this page")
+                    large.append(self._named(path))
                 else:
                     shown.append({"name": self._named(path), "src": uri})
                 self.room -= size
 
         self._reading(place, read)
+        if large:
+            more = f" and {len(large) - 1} more pictures" if len(large) > 1 else ""
+            self.skipped.append(f"{large[0]}{more}: too large for this page")
         return shown
 
     # --- what is not there -------------------------------------------------------------------------

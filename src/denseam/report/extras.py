@@ -79,6 +79,18 @@ def judged_runs(records: Records, found: dict[str, Any]) -> Records:
     return Records([r for r in rows if counts[r["eta0"]] == whole], records.skipped)
 
 
+# --- figures ---------------------------------------------------------------------------------------
+
+
+def claims(path: Path) -> list[dict[str, str]] | None:
+    """Return the findings of a figure of the catalog; None if the file is something else."""
+    document = read_json(path)
+    if not isinstance(document.get("claims"), list) or "paper_label" not in document:
+        return None
+    kept = ("claim", "measured", "verdict")
+    return [{"figure": str(document["name"]), **{k: str(c[k]) for k in kept}} for c in document["claims"]]
+
+
 # --- training --------------------------------------------------------------------------------------
 
 

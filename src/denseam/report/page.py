@@ -131,6 +131,8 @@ def _header(document: Mapping[str, Any]) -> Markup:
 
 
 def _sections(document: Mapping[str, Any]) -> Iterator[Markup]:
+    if document["claims"]:
+        yield _claims(document["claims"])
     yield _verdicts(document)
     if document["skipped"]:
         yield _skipped(document["skipped"])
@@ -154,6 +156,13 @@ def _verdicts(document: Mapping[str, Any]) -> Markup:
         cards = [tag("p", "There is no verdict: no runs at several sizes lie here.", class_="note")]
     return tag("section", tag("h2", "Verdict"), *cards, tag("p", document["note"], class_="note")
                if document["note"] else None, aria_label="Verdict")  # fmt: skip
+
+
+def _claims(claims: Sequence[Mapping[str, str]]) -> Markup:
+    rows = [(c["figure"], c["claim"], c["measured"], c["verdict"]) for c in claims]
+    head = ("figure", "claim", "measured", "verdict")
+    found = table("What the figures here claim, and what was found", head, rows)
+    return tag("section", tag("h2", "Claims"), found, aria_label="Claims")
 
 
 def _card(i: int, study: Mapping[str, Any]) -> Markup:
