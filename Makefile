@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test test-torch test-page lint unit bench gallery docs clean
+.PHONY: demo test test-torch test-page test-mesh lint unit bench gallery docs clean
 
 # A stamp per set of extras; a changed pyproject.toml installs again.
 $(VENV)/.made:
@@ -50,6 +50,10 @@ $(VENV)/.browser: pyproject.toml $(VENV)/.test
 test-page: $(VENV)/.browser
 	@test -n "$${CHROMIUM:-$$(command -v chromium)}" || { echo "test-page needs Chromium: apt-get install chromium, or set CHROMIUM" >&2; exit 1; }
 	$(BIN)/pytest -q tests_page
+
+# One model on eight virtual devices.
+test-mesh: $(VENV)/.test
+	$(BIN)/pytest -n 2 -q tests_mesh
 
 bench: $(VENV)/.base
 	$(PIP) '$(TORCH)'

@@ -39,6 +39,7 @@ from denseam.streams import stream
 from denseam.study import RunSpec, Study
 from denseam.training import (
     Columns,
+    Joined,
     loss_of_columns,
     mse,
     noise_keys,
@@ -237,7 +238,7 @@ def advance(
     segment: Columns,
     due: Array | None = None,
     *,
-    joined: bool,
+    joined: Joined,
     probes: tuple[str, ...] = (),
 ) -> tuple[Parameters, Any, Array, Array | None]:
     """Take a step on every batch; return parameters, state, the MSE before each step, and the probes.

@@ -11,11 +11,12 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import dataclasses
+import functools
 import json
 import math
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,6 +33,7 @@ from denseam.engine import MATMUL, advance, build, check_precision, evaluate, sc
 from denseam.errors import InputError
 from denseam.files import write_whole
 from denseam.memory import Memory
+from denseam.mesh import Placement, make_mesh, parse_mesh, whole
 from denseam.model import DenseAM, Parameters
 from denseam.optimizers import Optimizer
 from denseam.prediction import Expected
@@ -129,6 +131,7 @@ def train_target(
     seed: int = 0,
     listener: TrainListener | None = None,
     device: Any = None,
+    mesh: str | Mapping[str, int] | None = None,
 ) -> Trained:
     """Train the model that a recipe describes; with the same folder a killed training goes on.
 
@@ -144,14 +147,29 @@ def train_target(
         The integer that initial weights, batches and noise come from.
     listener
         Told how it goes, and when the loss leaves what the small models predict.
+    device
+        Where to train; by default the first one.
+    mesh
+        Many devices instead, as in ``memories=4,batch=2`` (`denseam.mesh`); of all processes, where
+        `jax.distributed` joins several. A training may go on on another mesh than it began on.
     """
     study, spec = recipe.run(scale, seed)
+    placement = None
+    if mesh is not None:
+        sizes = parse_mesh(mesh) if isinstance(mesh, str) else dict(mesh)
+        placement = Placement(make_mesh(sizes, spec.shape))
+        device = device or jax.local_devices()[0]
     device = device or jax.devices()[0]
     check_precision(study, device.platform)
     expected = recipe.expected if spec.scale == recipe.target else None
     x64 = jax.enable_x64(True) if study.precision == "float64" else contextlib.nullcontext()
     with jax.default_device(device), x64:
-        return _Training(study, spec, expected, Path(out), listener or TrainListener(), device.platform).run()
+        heard = listener or TrainListener()
+        return _Training(study, spec, expected, Path(out), heard, device.platform, placement).run()
+
+
+#: Makes model and optimizer of the run, with the given parameters or with those of its seed.
+_Build = Callable[[Parameters | None], tuple[DenseAM, Optimizer]]
 
 
 class _State(NamedTuple):
@@ -173,9 +191,12 @@ class _Training:
         out: Path,
         listener: TrainListener,
         platform: str,
+        placement: Placement | None = None,
     ) -> None:
         self.study, self.spec, self.expected, self.out = study, spec, expected, out
         self.listener, self.platform = listener, platform
+        self.on: _OneDevice | _OnMesh = _OneDevice(platform) if placement is None else _OnMesh(placement)
+        self.writes = jax.process_index() == 0  # the others only compute
         self.dtype = jnp.float64 if study.precision == "float64" else jnp.float32
         self.source: Source = study.source()
         assert spec.shape.P is not None
@@ -193,16 +214,15 @@ class _Training:
     def run(self) -> Trained:
         self._prepare_folder()
         began, saved, saving = time.perf_counter(), time.perf_counter(), 0.0
-        model, optimizer = build(self.study, self.spec, None, self.dtype)
-        frame = model.without_parameters()
-        at = self._resume(model.parameters, optimizer.init(model.parameters))
+        start, frame, optimizer = self.on.begin(lambda start: build(self.study, self.spec, start, self.dtype))
+        at = self._resume(*start)
         self.listener.begin(self.study, self.spec, at.step, self.expected)
         alive = True
         try:
             for first, segment in self._segments(at.step, frame):
                 at, error = self._advance(at, frame, optimizer, segment)
                 self.losses[first : at.step] = error
-                self.squares[first : at.step] = np.asarray(_mean_square(segment.Y))
+                self.squares[first : at.step] = whole(_mean_square(segment.Y))
                 self.listener.advanced(at.step, float(np.mean(error)))
                 alive = bool(np.isfinite(error).all())
                 if not alive:
@@ -224,6 +244,7 @@ class _Training:
             self._save(at)
         model = frame.with_parameters(at.parameters)
         heldout = self._heldout(model) if alive else None
+        model = self.on.gather(model)
         return self._finish(model, heldout, time.perf_counter() - began)
 
     # --- batches -----------------------------------------------------------------------------------
@@ -264,17 +285,14 @@ class _Training:
 
     def _draw(self, clean: Any, first: int, steps: int, frame: DenseAM) -> Columns:
         keys = noise_keys(self.key, jnp.asarray(first, jnp.int32), steps)
-        drawn: Columns = _add_noise(jnp.asarray(clean), keys, self.noise, frame.features)
-        return drawn
+        return self.on.batches(clean, keys, self.noise, frame.features)
 
     def _advance(
         self, at: _State, frame: DenseAM, optimizer: Optimizer, segment: Columns
     ) -> tuple[_State, Float[np.ndarray, " T"]]:
         with jax.default_matmul_precision(MATMUL[self.study.precision]):
-            parameters, state, error, _ = _advance(
-                at.parameters, at.optimizer, frame, optimizer, segment, joined=self.platform == "cpu"
-            )
-        return _State(parameters, state, at.step + len(error)), np.asarray(error, np.float64)
+            parameters, state, error = self.on.advance(at.parameters, at.optimizer, frame, optimizer, segment)
+        return _State(parameters, state, at.step + len(error)), whole(error).astype(np.float64)
 
     def _heldout(self, model: DenseAM) -> float | None:
         """Return the MSE on samples that were not trained on."""
@@ -290,9 +308,10 @@ class _Training:
         for i in range(n):
             piece = slice(i * size, (i + 1) * size)
             Y = jnp.asarray(fresh[piece])
-            G = model.drive(Y + self.noise * drawn[piece])
+            G = model.features.activation(Y + self.noise * drawn[piece])
             with jax.default_matmul_precision(MATMUL[self.study.precision]):
-                total += float(_evaluate(model, Columns(G.T[None], Y.T[None]))[0])
+                columns = self.on.share(Columns(G.T[None], Y.T[None]))
+                total += float(whole(_evaluate(model, columns))[0])
         return total / n
 
     # --- the curve ---------------------------------------------------------------------------------
@@ -328,8 +347,8 @@ class _Training:
         """Write the whole state of the training: whole, or not at all."""
         leaves = jax.tree.leaves(at.optimizer)
         tensors = {
-            **{k: np.asarray(v) for k, v in at.parameters._asdict().items()},
-            **{f"optimizer.{i}": np.asarray(leaf) for i, leaf in enumerate(leaves)},
+            **{k: whole(v) for k, v in at.parameters._asdict().items()},
+            **{f"optimizer.{i}": whole(leaf) for i, leaf in enumerate(leaves)},
             "losses": self.losses[: at.step],
             "squares": self.squares[: at.step],
             "noise_key": np.asarray(jax.random.key_data(self.key)),
@@ -338,7 +357,8 @@ class _Training:
             "kind": "training", "version": __version__, "run": self.spec.key, "seed": self.spec.seed,
             "step": at.step, "left_at": self.left_at, "left_side": self.left_side,
         }  # fmt: skip
-        checkpoint.write(self.out / STATE, tensors, document)
+        if self.writes:
+            checkpoint.write(self.out / STATE, tensors, document)
 
     def _resume(self, parameters: Parameters, state: Any) -> _State:
         """Return the state of an earlier call in this folder, or the given one."""
@@ -352,14 +372,14 @@ class _Training:
         try:
             if not np.array_equal(tensors["noise_key"], np.asarray(jax.random.key_data(self.key))):
                 raise InputError(f"out {self.out}: its random keys are not those of seed {self.spec.seed}")
-            moments = [jnp.asarray(tensors[f"optimizer.{i}"], leaf.dtype) for i, leaf in enumerate(leaves)]
-            parameters = Parameters(*(jnp.asarray(tensors[k], self.dtype) for k in Parameters._fields))
+            moments = [np.asarray(tensors[f"optimizer.{i}"], leaf.dtype) for i, leaf in enumerate(leaves)]
+            read = Parameters(*(np.asarray(tensors[k], self.dtype) for k in Parameters._fields))  # type: ignore[arg-type]
             step = int(document["step"])
             self.losses[:step], self.squares[:step] = tensors["losses"], tensors["squares"]
             self.left_at, self.left_side = document["left_at"], document["left_side"]
         except (KeyError, ValueError) as error:
             raise InputError(f"checkpoint {path}: damaged or foreign ({error})") from None
-        return _State(parameters, jax.tree.unflatten(tree, moments), step)
+        return _State(*self.on.place(read, jax.tree.unflatten(tree, moments)), step)
 
     def _finish(self, model: DenseAM, heldout: float | None, seconds: float) -> Trained:
         """Write the model and the losses."""
@@ -376,7 +396,7 @@ class _Training:
             scales = scales_of(self.study, self.spec)
             model = dataclasses.replace(model, scales=scales, activation=self._activation())
             memory = Memory(model, self.source.encoder(self.spec.shape.N), float(self.noise))
-            files.insert(0, memory.save(self.out / MODEL))
+            files.insert(0, memory.save(self.out / MODEL) if self.writes else self.out / MODEL)
         result = Trained(
             memory=memory,
             status="finished" if diverged_at is None else "diverged",
@@ -392,7 +412,8 @@ class _Training:
             files=tuple(files),
         )
         document = {"version": __version__, "run": self.spec.key, **result.to_json()}
-        write_whole(self.out / LOG, json.dumps(document, indent=1, allow_nan=False).encode())
+        if self.writes:
+            write_whole(self.out / LOG, json.dumps(document, indent=1, allow_nan=False).encode())
         return result
 
     def _activation(self) -> Any:
@@ -401,6 +422,83 @@ class _Training:
 
         lagrangian = self.study.lagrangian
         return Softmax(self.spec.values["beta"]) if isinstance(lagrangian, Softmax) else lagrangian
+
+
+class _OneDevice:
+    """Training on the device at hand."""
+
+    def __init__(self, platform: str) -> None:
+        self._joined = platform == "cpu"
+
+    def begin(self, build: _Build) -> tuple[tuple[Parameters, Any], DenseAM, Optimizer]:
+        """Return initial parameters and state, the model without parameters, and the optimizer."""
+        model, optimizer = build(None)
+        start = model.parameters, optimizer.init(model.parameters)
+        return start, model.without_parameters(), optimizer
+
+    def place(self, parameters: Parameters, state: Any) -> tuple[Parameters, Any]:
+        """Put what was read to where it belongs."""
+        return jax.tree.map(jnp.asarray, (parameters, state))  # type: ignore[no-any-return]
+
+    def batches(self, clean: Any, keys: Array, noise: Array, features: Any) -> Columns:
+        """Return clean batches with noise."""
+        drawn: Columns = _add_noise(jnp.asarray(clean), keys, noise, features)
+        return drawn
+
+    def advance(self, *now: Any) -> tuple[Parameters, Any, Array]:
+        """Take a step on every batch."""
+        parameters, state, error, _ = _advance(*now, joined=self._joined)
+        return parameters, state, error
+
+    def share(self, columns: Columns) -> Columns:
+        """Return batches as they are evaluated."""
+        return columns
+
+    def gather(self, model: DenseAM) -> DenseAM:
+        """Return the trained model."""
+        return model
+
+
+class _OnMesh:
+    """Training on many devices: every array is made where it belongs, the compiler does the rest."""
+
+    def __init__(self, placement: Placement) -> None:
+        self._at = placement
+        self._step: Any = None
+        shared = Columns(placement.batches, placement.batches)  # type: ignore[arg-type]
+        self._noisy = jax.jit(_noisy, out_shardings=shared)
+
+    def begin(self, build: _Build) -> tuple[tuple[Parameters, Any], DenseAM, Optimizer]:
+        # No device ever holds all of W: its rows are drawn where they stay. What is not a parameter has no
+        # size, so it comes from a model of one memory.
+        model, optimizer = build(Parameters(jnp.zeros((1, 1)), jnp.zeros(1), jnp.zeros(1)))
+        begun = jax.jit(lambda: build(None)[0].parameters, out_shardings=self._at.parameters)
+        start, frame = begun(), model.without_parameters()
+        self._places = self._at.state(jax.eval_shape(optimizer.init, start))
+        state = jax.jit(lambda p: optimizer.init(p), out_shardings=self._places)(start)
+        return (start, state), frame, optimizer
+
+    def place(self, parameters: Parameters, state: Any) -> tuple[Parameters, Any]:
+        return self._at.put(parameters, self._at.parameters), self._at.put(state, self._places)
+
+    def batches(self, clean: Any, keys: Array, noise: Array, features: Any) -> Columns:
+        drawn: Columns = self._noisy(np.asarray(clean), keys, noise, features)
+        return drawn
+
+    def advance(self, *now: Any) -> tuple[Parameters, Any, Array]:
+        if self._step is None:
+            places = (self._at.parameters, self._places, self._at.everywhere, None)
+            self._step = jax.jit(
+                functools.partial(advance, joined="stacked"), out_shardings=places, donate_argnums=(0, 1)
+            )
+        parameters, state, error, _ = self._step(*now)
+        return parameters, state, error
+
+    def share(self, columns: Columns) -> Columns:
+        return self._at.put(columns, Columns(self._at.everywhere, self._at.everywhere))  # type: ignore[arg-type, no-any-return]
+
+    def gather(self, model: DenseAM) -> DenseAM:
+        return model.with_parameters(Parameters(*map(whole, model.parameters)))  # type: ignore[arg-type]
 
 
 def _noisy(clean: Array, keys: Array, noise: Array, features: Any) -> Columns:

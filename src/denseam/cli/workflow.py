@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -208,16 +209,27 @@ def train(
     scale: Annotated[int | None, typer.Option(help="Another size of the family than the target.")] = None,
     seed: Annotated[int, typer.Option(help="The integer all random numbers come from.")] = 0,
     out: Annotated[str | None, typer.Option(help="The folder for the model (TUNED/target).")] = None,
+    mesh: Annotated[str | None, typer.Option(help="Many devices, as in memories=4,batch=2.")] = None,
+    coordinator: Annotated[
+        str | None, typer.Option(help="HOST:PORT of the first of several processes; auto on Slurm.")
+    ] = None,
+    processes: Annotated[int | None, typer.Option(help="How many processes train together.")] = None,
+    process: Annotated[int | None, typer.Option(help="Which of them this is, from 0.")] = None,
     json_: Json = False,
     quiet: Quiet = False,
 ) -> int:
     """Train the target with the tuned values. Run it again to go on where it was killed."""
     from denseam.figures.training import draw_training
+    from denseam.mesh import join_processes, stdout_apart
     from denseam.recipe import read_recipe
     from denseam.target import TrainListener, train_target
 
     if tuned is None:
         raise InputError("tuned is needed: the folder of denseam tune")
+    if coordinator is not None:
+        join_processes(coordinator, processes, process)
+    elif processes is not None or process is not None:
+        raise InputError("processes and process need a coordinator: HOST:PORT of the first process, or auto")
     recipe = read_recipe(tuned, data)
     folder = out or str(Path(tuned) / ("target" if scale is None else f"scale-{scale}"))
     if quiet:
@@ -226,8 +238,12 @@ def train(
         from denseam.progress import TrainProgress
 
         listener = TrainProgress()
-    with interruptible(folder):
-        trained = train_target(recipe, folder, scale=scale, seed=seed, listener=listener)
+    # The first collective is greeted on standard output, where one JSON document is to be.
+    apart = stdout_apart() if coordinator else contextlib.nullcontext()
+    with interruptible(folder), apart:
+        trained = train_target(recipe, folder, scale=scale, seed=seed, listener=listener, mesh=mesh)
+    if process:  # the first process writes and prints
+        return OK if trained.status == "finished" else 1
     files = [str(f) for f in (*trained.files, *draw_training(trained, folder))]
     if json_:
         print_json({**trained.to_json(), "out": folder, "files": files})
