@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -31,8 +32,11 @@ from denseam.cli.options import (
 )
 from denseam.cli.program import OK, app, interruptible, listener_of, needed, print_json, whole
 from denseam.cli.text import duration, print_table, print_verdicts, quantity
-from denseam.errors import InputError
+from denseam.errors import InputError, listed, refuse
 
+OptionalData = Annotated[
+    str | None, typer.Argument(help="The data, as for tune; none if --devices is given with sizes.")
+]
 Features = Annotated[int | None, typer.Option(help="N of the target (that of the data).")]
 Memories = Annotated[int | None, typer.Option(help="K of the target; alone, only memories grow.")]
 Samples = Annotated[int | None, typer.Option(help="P of the target.")]
@@ -57,7 +61,7 @@ def _goal(data: str, **given: Any) -> Any:
 
 @app.command()
 def plan(
-    data: DataArgument,
+    data: OptionalData = None,
     activation: Activation = None,
     power: Power = None,
     optimizer: OptimizerOption = None,
@@ -76,11 +80,21 @@ def plan(
     shrink: Shrink = None,
     unit_variance: UnitVariance = None,
     heldout: Heldout = None,
+    devices: Annotated[int | None, typer.Option(help="How many devices train one model together.")] = None,
+    device: Annotated[str | None, typer.Option(help="Their kind: h200, h100 or a100.")] = None,
     json_: Json = False,
 ) -> int:
     """Say what tuning and training would take, before anything runs."""
     from denseam.planning import plan as make
 
+    if devices is not None or device is not None:
+        sizes = {"features": features, "memories": memories, "samples": samples, "batch": batch}
+        return _plan_devices(
+            sizes, kappa, rho, beta, optimizer or "adam", epochs or 64, 1 if devices is None else devices,
+            device or "h200", json_,
+        )  # fmt: skip
+    if data is None:
+        raise InputError("data is needed, or devices: how many devices train one model together")
     wanted = _goal(
         data, activation=activation, power=power, optimizer=optimizer, regime=regime, features=features,
         memories=memories, samples=samples, batch=batch, kappa=kappa, rho=rho, beta=beta, scales=scales,
@@ -91,6 +105,62 @@ def plan(
         print_json(made.to_json())
     else:
         _print_plan(made, wanted)
+    return OK
+
+
+def _plan_devices(
+    sizes: dict[str, int | None],
+    kappa: float | None,
+    rho: float | None,
+    beta: float | None,
+    optimizer: str,
+    epochs: int,
+    devices: int,
+    kind: str,
+    json_: bool,
+) -> int:
+    """Say what one model takes on many devices, from the sizes alone."""
+    from denseam import roofline
+    from denseam.scaling import OPTIMIZERS, Shape
+
+    N = sizes["features"]
+    refuse(
+        ["features is needed: the N of the model"] * (N is None)
+        + [f"optimizer must be {listed(OPTIMIZERS)}, got {optimizer!r}"] * (optimizer not in OPTIMIZERS)
+    )
+    assert N is not None
+    P = sizes["samples"] or round((5 if rho is None else rho) * N)
+    B = sizes["batch"] or max(1, int((0.1 if beta is None else beta) * P + 1e-9))
+    shape = Shape(N=N, K=sizes["memories"] or round((2 if kappa is None else kappa) * N), P=P, B=B)
+    where = roofline.device(kind)
+    found = roofline.best_mesh(shape, optimizer, where, devices)
+    times = [roofline.training_seconds(shape, epochs, one) for one in found]
+    if json_:
+        rows = [one.to_json() | {"seconds_of_training": t} for one, t in zip(found, times, strict=True)]
+        asked = {"devices": devices, "optimizer": optimizer, "epochs": epochs, "features": shape.N,
+                 "memories": shape.K, "samples": shape.P, "batch": shape.B}  # fmt: skip
+        print_json({"device": dataclasses.asdict(where), **asked, "meshes": rows})
+        return OK
+    parts = ("products", "memory", "links")
+    print_table(
+        f"{shape} on {devices} × {kind}, {optimizer}, {epochs} epochs: "
+        f"{quantity(found[0].operations, 'FLOP')} a step",
+        ["mesh", "memory of each", "fits", "sent by each", "a step", *parts, "training"],
+        [
+            [
+                f"memories={one.memories},batch={one.batch}",
+                quantity(one.bytes_per_device, "B"),
+                "yes" if one.fits else "no",
+                quantity(one.sent, "B"),
+                duration(one.step_seconds),
+                *(f"{100 * one.seconds[part] / one.step_seconds:.0f} %" for part in parts),
+                duration(t),
+            ]
+            for one, t in zip(found[:8], times, strict=False)
+        ],
+    )
+    known = "measured on one" if where.measured else "its maker's"
+    print(f"rates of {kind}: {known}; links are its maker's. Train with --mesh as in the first row.")
     return OK
 
 
