@@ -10,7 +10,7 @@ from typing import Any
 from denseam.figures.catalog import Figure
 from denseam.figures.claims import Finding
 from denseam.figures.panels import mark_divergences, share_limits
-from denseam.figures.parts import Loss, Probe, Sweep, Tiles
+from denseam.figures.parts import Loss, Part, Probe, Sweep, Tiles
 from denseam.figures.results import Results
 from denseam.figures.style import BAD, FAINT, INK, canvas, plain_log_ticks, save
 
@@ -35,7 +35,7 @@ def draw_figure(
         (line, COLOURS[finding.outcome])
         for finding in findings
         for line in textwrap.wrap(
-            f"{finding.verdict.capitalize()}: {finding.claim} Measured: {finding.measured}.",
+            f"{_sentence(finding.verdict)}: {finding.claim} Measured: {finding.measured}.",
             letters,
             subsequent_indent="    ",
         )
@@ -52,14 +52,26 @@ def draw_figure(
             for ax in row[len(parts) :]:
                 ax.set_visible(False)
             if columns >= 4:
-                for ax in row[1:]:
-                    ax.set_ylabel("" if isinstance(parts[0], Sweep) else ax.get_ylabel())
+                _tighten(row, parts)
         _even_out(figure, axes)
         _legends(drawn, figure, axes, below / height)
         for i, (line, colour) in enumerate(lines):
             y = (text - LINE * (i + 1)) / height
             drawn.text(0.01, y, line, fontsize=7.5, color=colour, va="bottom")
         return save(drawn, out, figure.name, formats)
+
+
+def _sentence(text: str) -> str:
+    return text[0].upper() + text[1:]
+
+
+def _tighten(row: Sequence[Any], parts: Sequence[Part]) -> None:
+    """Make room in a row of narrow panels: the verdict on a line of its own, what is on the axis once."""
+    for i, (ax, part) in enumerate(zip(row, parts, strict=False)):
+        if isinstance(part, Sweep):
+            label, _, verdict = ax.get_title(loc="left").rpartition(": ")
+            ax.set_title(f"{label}\n{verdict}", loc="left", fontweight="bold", fontsize=8)
+            ax.set_ylabel("" if i else ax.get_ylabel())
 
 
 def _legends(drawn: Any, figure: Figure, axes: Any, bottom: float) -> None:
@@ -87,10 +99,13 @@ def _even_out(figure: Figure, axes: Sequence[Sequence[object]]) -> None:
         for row, parts in zip(axes, figure.rows, strict=True)
         for ax, part in zip(row, parts, strict=False)
     ]
-    for kind in (Sweep, Loss):
-        same = [ax for ax, part in pairs if isinstance(part, kind)]
-        if len(same) > 1 and len(figure.rows) < 3:
-            share_limits(same)
+    compared: dict[tuple[Any, ...], list[Any]] = {}
+    for ax, part in pairs:
+        if isinstance(part, Sweep | Loss) and len(figure.rows) < 3:
+            s = part.setting
+            compared.setdefault((type(part), s.data, s.unit_variance, s.ratios is None), []).append(ax)
+    for same in compared.values():
+        share_limits(same)
     for ax, part in pairs:
         if isinstance(part, Sweep):
             mark_divergences(ax)
