@@ -97,9 +97,8 @@ def _figure_section(figure: Any, document: dict[str, Any], size: Any) -> list[st
         ":target: " + f"_images/{figure.name}.png", "```", "",
     ]  # fmt: skip
     for claim in document["claims"]:
-        lines.append(
-            f"- {claim['claim']} **{claim['verdict'][0].upper()}{claim['verdict'][1:]}**: {claim['measured']}."
-        )
+        verdict = claim["verdict"][0].upper() + claim["verdict"][1:]
+        lines.append(f"- {claim['claim']} **{verdict}**: {claim['measured']}.")
     lines += ["", figure.remark, ""] if figure.remark else [""]
     return lines
 
