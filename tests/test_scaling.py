@@ -168,3 +168,13 @@ def test_the_rules_work_without_jax():
     code = "import sys, denseam as d; d.prescription('relu', 'sgd').at(d.Shape(4, 8), eta0=1).explain(); "
     code += "assert not {'jax', 'numpy', 'equinox'} & set(sys.modules), 'an array framework was loaded'"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_epsilon_can_shrink_with_the_gradient():
+    """Its entries go as 1/N in proportion and as 1/K where only memories grow."""
+    rule = dam.scaling.parameterization("epsilon_W=N^-1", "relu", "adam")
+    scales = [rule.at(dam.Shape(N=N, K=2 * N), eta0=0.1) for N in (32, 64)]
+    epsilons = [float(dam.adam(s, epsilon=0.032).epsilon.W) for s in scales]
+    assert epsilons == pytest.approx([1e-3, 5e-4])
+    assert all(float(dam.adam(s, epsilon=0.032).epsilon.b) == 0.032 for s in scales)
+    assert not rule.prescribed
