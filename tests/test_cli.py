@@ -287,7 +287,7 @@ def test_doctor_examines():
 
 def test_bench_measures_and_reports():
     document = json.loads(
-        run("bench", "--features", "16,32", "--repeats", "1", "--seconds", "0.1", "--json").stdout
+        run("bench", "--features", "16,32", "--repeats", "1", "--seconds", "0.01", "--json").stdout
     )
     assert {(r["features"], r["optimizer"]) for r in document["rows"]} == {
         (16, "sgd"), (16, "adam"), (32, "sgd"), (32, "adam"),

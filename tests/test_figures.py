@@ -1,14 +1,14 @@
 import dataclasses
-import json
 import math
 from pathlib import Path
 
 import numpy as np
 import pytest
+from drawn import OTHERS, SGD_ALONE, is_made
 
 import denseam.figures.gallery as gallery
 from denseam.errors import InputError
-from denseam.figures import claims, parts, style
+from denseam.figures import claims, parts
 from denseam.figures.catalog import catalog, find
 from denseam.figures.claims import Claim, Measured
 from denseam.figures.gallery import make_figures
@@ -234,68 +234,19 @@ def test_curves_of_a_run_that_diverged_end():
 # --- making them ---------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("figures")
+def test_every_figure_is_made_in_this_file_or_the_next():
+    assert sorted([*SGD_ALONE, *OTHERS]) == sorted(f.name for f in catalog())
 
 
-@pytest.fixture
-def coarsely(monkeypatch):
-    """Pictures of a sixteenth of the pixels."""
-    monkeypatch.setitem(style._RC, "savefig.dpi", 50)
-
-
-def in_groups(figures):
-    """Figures trained by SGD alone share their programs, and so do the others: one worker for each."""
-    for figure in figures:
-        alone = figure.settings and all(s.optimizer == "sgd" for s in figure.settings)
-        group = "figures-sgd" if alone else "figures-adam"
-        yield pytest.param(figure.name, marks=pytest.mark.xdist_group(group))
-
-
-@pytest.mark.parametrize("name", in_groups(catalog()))
-def test_every_figure_is_trained_drawn_and_judged(name, folder, coarsely):
-    (made,) = make_figures(find([name]), SIZES["tiny"], folder, formats=("png",))
-    assert made.missing == 0
-    assert [file.name for file in made.files] == [f"{name}.png"]
-    assert made.files[0].read_bytes().startswith(b"\x89PNG")
-    document = json.loads((folder / f"{name}.json").read_text())
-    assert len(document["claims"]) == len(made.figure.claims)
-    assert all(c["verdict"].split(" only")[0] in ("reproduced", "not reproduced", "undecided")
-               for c in document["claims"])  # fmt: skip
-
-
-@pytest.mark.xdist_group("figures-adam")
-def test_drawing_never_trains(folder, coarsely, monkeypatch):
-    def refuse(*_args, **_options):
-        raise AssertionError("trained")
-
-    figures = find(["many-memories", "mnist-examples"])
-    make_figures(figures, SIZES["tiny"], folder, formats=("png",))
-    monkeypatch.setattr(gallery, "run_specs", refuse)
-    monkeypatch.setattr("denseam.figures.examples.train_target", refuse)
-    made = make_figures(figures, SIZES["tiny"], folder, formats=("png",))
-    assert all(one.files for one in made)
+@pytest.mark.parametrize("name", SGD_ALONE)
+def test_every_figure_of_sgd_is_trained_drawn_and_judged(name, folder, coarsely):
+    is_made(name, folder)
 
 
 def test_what_is_not_there_is_counted_not_drawn(tmp_path):
     (made,) = make_figures(find(["linear-sgd"]), SIZES["tiny"], tmp_path, train=False)
     assert made.files == made.findings == ()
     assert made.missing == sum(len(s.runs()) for s in made.figure.settings[0].studies(SIZES["tiny"]))
-
-
-@pytest.mark.xdist_group("figures-adam")
-def test_examples_that_are_damaged_are_named(folder, coarsely):
-    (figure,) = find(["mnist-examples"])
-    make_figures([figure], SIZES["tiny"], folder, formats=("png",))
-    path = figure.examples[0].path(SIZES["tiny"], folder)
-    whole = path.read_bytes()
-    try:
-        path.write_bytes(whole[:100])
-        with pytest.raises(InputError, match="damaged"):
-            make_figures([figure], SIZES["tiny"], folder, train=False)
-    finally:
-        path.write_bytes(whole)
 
 
 def test_sizes_say_what_the_issue_of_time_is():

@@ -20,8 +20,6 @@ from denseam.runner import SweepListener
 from denseam.store import Store
 from denseam.tuning import rate, tune
 
-pytestmark = pytest.mark.xdist_group("tuning")  # one worker, so that the fixtures are made once
-
 SMALL = {"features": 64, "epochs": 6, "kappa": 2.0, "rho": 4.0, "beta": 0.25}
 
 

@@ -13,8 +13,6 @@ from test_cli import PROGRAM, run
 
 from denseam.cli import main
 
-pytestmark = pytest.mark.xdist_group("workflow")  # one worker, so that the fixtures are made once
-
 GOAL = ("--features", 64, "--epochs", 6, "--rho", 4, "--beta", 0.25, "--optimizer", "sgd")
 
 

@@ -1,0 +1,28 @@
+"""Figures at the smallest size, made in two files: those trained by SGD alone share programs, and so do the others."""
+
+import json
+
+from denseam.figures.catalog import catalog, find
+from denseam.figures.gallery import make_figures
+from denseam.figures.sizes import SIZES
+
+
+def by_sgd_alone(figure):
+    return bool(figure.settings) and all(setting.optimizer == "sgd" for setting in figure.settings)
+
+
+SGD_ALONE = [figure.name for figure in catalog() if by_sgd_alone(figure)]
+OTHERS = [figure.name for figure in catalog() if not by_sgd_alone(figure)]
+
+
+def is_made(name, folder):
+    """Train, draw and judge a figure; look at everything that is written."""
+    (made,) = make_figures(find([name]), SIZES["tiny"], folder, formats=("png",))
+    assert made.missing == 0
+    assert [file.name for file in made.files] == [f"{name}.png"]
+    assert made.files[0].read_bytes().startswith(b"\x89PNG")
+    document = json.loads((folder / f"{name}.json").read_text())
+    assert len(document["claims"]) == len(made.figure.claims)
+    paper = made.figure.paper_label is not None
+    words = {"reproduced", "not reproduced"} if paper else {"holds", "does not hold"}
+    assert {c["verdict"].split(" only")[0] for c in document["claims"]} <= words | {"undecided"}
