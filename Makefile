@@ -30,8 +30,9 @@ lint: $(VENV)/.test
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo 2>/dev/null || $(BIN)/lint-imports
 
+# A file goes to one worker, since its tests share programs and fixtures; conftest.py orders the files.
 unit: $(VENV)/.test
-	$(BIN)/pytest -n 2 --dist loadgroup -q
+	$(BIN)/pytest -n 2 --dist loadfile -q
 
 # PyTorch in a pinned version, since a plain one brings gigabytes of CUDA along.
 TORCH ?= torch==2.13.0
@@ -54,6 +55,14 @@ test-page: $(VENV)/.browser
 # One model on eight virtual devices.
 test-mesh: $(VENV)/.test
 	$(BIN)/pytest -n 2 -q tests_mesh
+
+# Studies on a Dask cluster of real processes, some of which are killed.
+$(VENV)/.dask: pyproject.toml $(VENV)/.test
+	$(PIP) --editable '.[test,cluster]'
+	touch $@
+
+test-cluster: $(VENV)/.dask
+	$(BIN)/pytest -q tests_cluster
 
 bench: $(VENV)/.base
 	$(PIP) '$(TORCH)'

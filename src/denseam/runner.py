@@ -1,4 +1,4 @@
-"""Joins study, engine and store: runs what is not there yet, saves it chunk by chunk."""
+"""Joins study, engine, store and executor: runs what is not there yet, saves it chunk by chunk."""
 
 from __future__ import annotations
 
@@ -6,28 +6,31 @@ import dataclasses
 import os
 import threading
 import time
-from collections.abc import Sequence
+import warnings
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
 from typing import Any
 
 import jax
 
-from denseam._version import __version__
-from denseam.engine import Listener, Outcome, check_precision, train_runs
-from denseam.errors import refuse
-from denseam.schema import PROBE_COLUMNS
-from denseam.store import Records, Row, Store, as_floats
+from denseam.engine import Listener, check_precision, train_runs
+from denseam.errors import InputError, refuse
+from denseam.executors import SetAside, check_executor, enlist, spread
+from denseam.shards import Shard, cut, outcome, row
+from denseam.store import Records, Row, Store
 from denseam.study import RunSpec, Study
 
 
 @dataclasses.dataclass(frozen=True)
 class Summary:
-    """What a sweep did."""
+    """What a sweep did; `set_aside` are the shards that workers could not train."""
 
     runs: int
     reused: int
     diverged: int
     seconds: float
     records: Records
+    set_aside: tuple[SetAside, ...] = ()
 
 
 class SweepListener(Listener):
@@ -53,6 +56,7 @@ def sweep(
     stop: threading.Event | None = None,
     devices: Sequence[Any] | None = None,
     workers: int | None = None,
+    executor: Executor | None = None,
 ) -> Records:
     """Train all runs of one or several studies, and return their records.
 
@@ -65,8 +69,16 @@ def sweep(
         as soon as it ends. Without it the records are only returned.
     listener, stop, devices, workers
         As in `denseam.engine.train_runs`.
+    executor
+        Who trains instead of this process: any `concurrent.futures.Executor` whose workers see the folder,
+        such as a process pool that spawns, or that of `denseam.cluster.connect`.
     """
-    return run_studies(study, out, listener=listener, stop=stop, devices=devices, workers=workers).records
+    summary = run_studies(
+        study, out, listener=listener, stop=stop, devices=devices, workers=workers, executor=executor
+    )
+    for shard in summary.set_aside:
+        warnings.warn(str(shard), stacklevel=2)
+    return summary.records
 
 
 def run_studies(
@@ -77,12 +89,15 @@ def run_studies(
     stop: threading.Event | None = None,
     devices: Sequence[Any] | None = None,
     workers: int | None = None,
+    executor: Executor | None = None,
 ) -> Summary:
     """Do what `sweep` does, and also say how much was done."""
     studies = [study] if isinstance(study, Study) else list(study)
     refuse(["study must not be an empty list"] * (not studies))
     asked = [(one, one.runs()) for one in studies]
-    return run_specs(asked, out, listener=listener, stop=stop, devices=devices, workers=workers)
+    return run_specs(
+        asked, out, listener=listener, stop=stop, devices=devices, workers=workers, executor=executor
+    )
 
 
 def run_specs(
@@ -93,12 +108,23 @@ def run_specs(
     stop: threading.Event | None = None,
     devices: Sequence[Any] | None = None,
     workers: int | None = None,
+    executor: Executor | None = None,
 ) -> Summary:
     """Do the same for chosen runs of each study."""
     listener = listener or SweepListener()
     began = time.perf_counter()
-    for one, _ in asked:
-        check_precision(one, (devices or jax.devices())[0].platform)
+    if executor is None:
+        for one, _ in asked:
+            check_precision(one, (devices or jax.devices())[0].platform)
+    else:
+        check_executor(executor)
+        if out is None:
+            raise InputError("out is needed with an executor: workers write their own results")
+        refuse(
+            f"{name} belongs to this process; leave it out with an executor"
+            for name, given in (("devices", devices), ("workers", workers))
+            if given is not None
+        )
     store = None if out is None else Store(out)
     present: set[str] = set()
     if store is not None:
@@ -107,14 +133,19 @@ def run_specs(
     keys = {spec.key for _, specs in asked for spec in specs}
     todo = [(one, [spec for spec in specs if spec.key not in present]) for one, specs in asked]
     rows: list[Row] = []
+    set_aside: list[SetAside] = []
     listener.begin([one for one, _ in asked], todo, len(keys & present))
     try:
+        if executor is not None:
+            assert out is not None
+            set_aside = _elsewhere(todo, out, executor, listener, stop)
+            todo = []
         for one, specs in todo:
             listener.study(one)
             for outcomes in train_runs(
                 one, specs, listener=listener, stop=stop, devices=devices, workers=workers
             ):
-                fresh = [row(one, outcome) for outcome in outcomes]
+                fresh = [row(one, ended) for ended in outcomes]
                 if store is not None:
                     store.write(fresh)
                 rows += fresh
@@ -125,45 +156,33 @@ def run_specs(
         everything = store.read()
         records = Records([r for r in everything if r["key"] in keys], everything.skipped)
     diverged = sum(r["status"] == "diverged" for r in records)
-    return Summary(len(keys), len(keys & present), diverged, time.perf_counter() - began, records)
+    seconds = time.perf_counter() - began
+    return Summary(len(keys), len(keys & present), diverged, seconds, records, tuple(set_aside))
 
 
-def row(study: Study, outcome: Outcome) -> Row:
-    """Return the record of one run."""
-    spec, shape = outcome.spec, outcome.spec.shape
-    return {
-        "key": spec.key,
-        "study": study.name,
-        "study_id": study.id,
-        "scale": spec.scale,
-        "features": shape.N,
-        "memories": shape.K,
-        "samples": shape.P,
-        "batch": shape.B,
-        "seed": spec.seed,
-        "status": outcome.status,
-        "diverged_at": outcome.diverged_at,
-        "initial_mse": outcome.initial_mse,
-        "final_mse": outcome.final_mse,
-        "heldout_mse": outcome.heldout_mse,
-        "zero_mse": outcome.zero_mse,
-        "activation": study.lagrangian.name,
-        "power": float(getattr(study.lagrangian, "power", 1)),
-        "optimizer": study.optimizer,
-        "regime": study.regime.name,
-        "parameterization": study.rule().name,
-        "data": study.source().describe(),
-        "centred": "yes" if study.centred else "no",
-        "bias_init": study.bias_init,
-        "precision": study.precision,
-        "epochs": study.epochs,
-        **spec.values,
-        "swept": ",".join(study.swept),
-        "seconds": outcome.seconds,
-        "device": outcome.device,
-        "version": __version__,
-        "jax": jax.__version__,
-        "loss": as_floats(outcome.loss),
-        **({"probe_steps": as_floats(outcome.probe_steps)} if outcome.probes else {}),
-        **{PROBE_COLUMNS[name]: as_floats(values) for name, values in outcome.probes.items()},
-    }
+def _elsewhere(
+    todo: Sequence[tuple[Study, list[RunSpec]]],
+    out: str | os.PathLike[str],
+    executor: Executor,
+    listener: SweepListener,
+    stop: threading.Event | None,
+) -> list[SetAside]:
+    """Have an executor train; tell the listener of each shard that ends; return those set aside."""
+    if not any(specs for _, specs in todo):
+        return []
+    crew = enlist(executor, out)
+    set_aside = []
+    for shard, ended in spread(cut(todo, out, workers=crew.workers, kind=crew.kind), executor, stop=stop):
+        if isinstance(ended, SetAside):
+            set_aside.append(ended)
+        else:
+            _tell(listener, shard, ended)
+    return set_aside
+
+
+def _tell(listener: SweepListener, shard: Shard, runs: Mapping[str, tuple[str, float]]) -> None:
+    for part in shard.parts:
+        listener.study(part.study)
+        listener.finished([outcome(spec, runs[spec.key]) for spec in part.specs])
+        for spec in part.specs:
+            listener.advanced(part.study.steps(spec.shape), spec)

@@ -98,16 +98,19 @@ class Store:
         write_whole(target, content)
         return target
 
-    def read(self, columns: Sequence[str] | None = None) -> Records:
-        """Return all rows (of the given columns); unreadable files are passed over and named."""
+    def names(self) -> set[str]:
+        """Return the names of all files that should be shards."""
+        return {path.name for path in self.shards.iterdir() if not path.name.startswith(".")}
+
+    def read(self, columns: Sequence[str] | None = None, only: Iterable[str] | None = None) -> Records:
+        """Return all rows (of the given columns, in the named files); name the files that are unreadable."""
         if not self.shards.is_dir():
             raise InputError(f"{self.folder}: holds no results (no folder 'shards' in it)")
         rows: list[Row] = []
         skipped: list[str] = []
         wanted = list(COLUMNS) if columns is None else ["key", *(c for c in columns if c != "key")]
-        for path in sorted(self.shards.iterdir()):
-            if path.name.startswith("."):
-                continue
+        for name in sorted(self.names() if only is None else only):
+            path = self.shards / name
             try:
                 rows += _read_shard(path, wanted)
             except Exception as error:

@@ -467,6 +467,7 @@ def from_file(path: str | Path, overrides: Mapping[str, Any] | None = None) -> l
         raise InputError(f"study file {path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"study file {path}: not TOML ({error})") from None
+    document.pop("executor", None)  # where it runs, not what is asked: `denseam.cluster` reads it
     tables = document.pop("study", [{}])
     if not isinstance(tables, list):
         raise InputError(f"study file {path}: 'study' must be [[study]] tables")

@@ -31,3 +31,16 @@ Uncentered = Annotated[bool | None, typer.Option("--uncentered", help="Do not ce
 Precision = Annotated[str | None, typer.Option(help="float32 (default), float64, tf32, bf16.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing about progress.")]
+
+# Where a study runs.
+ExecutorOption = Annotated[str | None, typer.Option("--executor", help="local (default), dask or slurm.")]
+Address = Annotated[
+    str | None, typer.Option(help="Of a Dask scheduler, as in tcp://host:8786; without it, Dask here.")
+]
+Workers = Annotated[int | None, typer.Option(help="Threads (local), processes (dask) or jobs (slurm).")]
+Partition = Annotated[str | None, typer.Option(help="Of Slurm.")]
+Account = Annotated[str | None, typer.Option(help="Of Slurm.")]
+Gpus = Annotated[int | None, typer.Option(help="GPUs of each worker, 0 (default) or 1; dask and slurm.")]
+Time = Annotated[str | None, typer.Option(help="The time limit of a Slurm job, as in 02:00:00.")]
+Memory = Annotated[str | None, typer.Option(help="The memory of a Slurm job, as in 8GB.")]
+Cores = Annotated[int | None, typer.Option(help="The cores of a Slurm job (1).")]

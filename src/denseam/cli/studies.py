@@ -8,26 +8,45 @@ from typing import Annotated, Any
 import typer
 
 from denseam.cli.options import (
+    Account,
     Activation,
+    Address,
     Beta,
     BiasInitOption,
+    Cores,
     Data,
+    ExecutorOption,
+    Gpus,
     Heldout,
     Json,
     Kappa,
+    Memory,
     Noise,
     OptimizerOption,
     ParameterizationOption,
+    Partition,
     Power,
     Precision,
     Quiet,
     RegimeOption,
     Rho,
     Shrink,
+    Time,
     Uncentered,
     UnitVariance,
+    Workers,
 )
-from denseam.cli.program import OK, app, interruptible, listener_of, needed, print_json, say_skipped, whole
+from denseam.cli.program import (
+    IO_ERROR,
+    OK,
+    app,
+    interruptible,
+    listener_of,
+    needed,
+    print_json,
+    say_skipped,
+    whole,
+)
 from denseam.cli.text import number, print_table, print_verdicts
 from denseam.errors import InputError, refuse, together
 from denseam.schema import COLUMNS as RECORD_COLUMNS
@@ -67,11 +86,21 @@ def sweep(
     axis: Annotated[list[str] | None, typer.Option(help="Another axis, as in s2_0=0.5:2:5.")] = None,
     name: Annotated[str | None, typer.Option(help="What the study is called.")] = None,
     out: Annotated[str | None, typer.Option(help="The folder for results; runs in it are kept.")] = None,
+    executor: ExecutorOption = None,
+    address: Address = None,
+    workers: Workers = None,
+    gpus: Gpus = None,
+    partition: Partition = None,
+    account: Account = None,
+    time: Time = None,
+    memory: Memory = None,
+    cores: Cores = None,
     json_: Json = False,
     quiet: Quiet = False,
 ) -> int:
     """Train every run of a study: learning rates × scales × seeds. Run it again to resume."""
     from denseam import study as asked
+    from denseam.cluster import cluster_from
 
     given = {
         "activation": activation, "power": power, "optimizer": optimizer, "regime": regime, "scales": scales,
@@ -81,14 +110,19 @@ def sweep(
         "shrink": shrink, "unit_variance": unit_variance, "heldout": heldout,
         "name": name, "axes": _axes(axis), "probes": probes, "probe_steps": probe_steps,
     }  # fmt: skip
-    studies, folder = together(
+    where = {
+        "kind": executor, "address": address, "workers": workers, "gpus": gpus, "partition": partition,
+        "account": account, "time": time, "memory": memory, "cores": cores,
+    }  # fmt: skip
+    studies, folder, cluster = together(
         lambda: asked.from_file(study_file, given) if study_file else [asked.from_document(given)],
         lambda: out if out is not None else needed("out is needed: a folder for the results"),
+        lambda: cluster_from(study_file, where),
     )
     for one in studies:
         if not one.rule().prescribed and one.rule().name == "prescription":
             print(f"warning: {one.name}: softmax with SGD has no prescription", file=sys.stderr)
-    summary = _run(studies, folder, quiet)
+    summary = _run(studies, folder, cluster, quiet)
     if json_:
         print_json(
             {
@@ -98,21 +132,32 @@ def sweep(
                 "diverged": summary.diverged,
                 "seconds": round(summary.seconds, 3),
             }
+            | ({"set_aside": [one.shard.name for one in summary.set_aside]} if summary.set_aside else {})
         )
     else:
         print(
             f"{summary.runs} runs in {folder}: {summary.reused} were there, {summary.diverged} diverged, "
             f"{summary.seconds:.1f} s\nnow: denseam verdict {folder}"
         )
-    return OK
+    return IO_ERROR if summary.set_aside else OK
 
 
-def _run(studies: list[Any], folder: str, quiet: bool) -> Any:
+def _run(studies: list[Any], folder: str, cluster: Any, quiet: bool) -> Any:
+    from denseam.cluster import connect
     from denseam.runner import run_studies
 
-    with interruptible(folder):
-        summary = run_studies(studies, folder, listener=listener_of(quiet))
+    def say(text: str) -> None:
+        if not quiet:
+            print(f"denseam: {text}", file=sys.stderr, flush=True)
+
+    threads = cluster.workers if cluster.kind == "local" else None
+    with interruptible(folder), connect(cluster, folder, say=say) as executor:
+        summary = run_studies(
+            studies, folder, listener=listener_of(quiet), workers=threads, executor=executor
+        )
     say_skipped(summary.records.skipped)
+    for shard in summary.set_aside:
+        print(f"denseam: {shard}", file=sys.stderr)
     return summary
 
 
