@@ -341,7 +341,7 @@ def asked_by(command, monkeypatch):
 
     taken = []
 
-    def keep(asked, folder, quiet):
+    def keep(asked, folder, *_rest):
         taken.append((asked, folder))
         raise InputError("enough")
 
