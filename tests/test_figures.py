@@ -8,7 +8,7 @@ from drawn import OTHERS, SGD_ALONE, is_made
 
 import denseam.figures.gallery as gallery
 from denseam.errors import InputError
-from denseam.figures import claims, parts
+from denseam.figures import claims
 from denseam.figures.catalog import catalog, find
 from denseam.figures.claims import Claim, Measured
 from denseam.figures.gallery import make_figures
@@ -180,9 +180,9 @@ def test_localisation_and_slowness():
 
 
 def test_the_optimum_at_every_epoch():
-    assert measure(parts.HorizonAgrees(SWEEP), made_up(SWEEP)).holds is True
+    assert measure(claims.HorizonAgrees(SWEEP), made_up(SWEEP)).holds is True
     moving = made_up(SWEEP, best=lambda n: -1.2 - 0.2 * math.log2(n / 8))
-    assert measure(parts.HorizonAgrees(SWEEP), moving).holds is False
+    assert measure(claims.HorizonAgrees(SWEEP), moving).holds is False
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,13 +1,21 @@
 """The figures that are not trained by SGD alone, made at the smallest size; and what is drawn again from a folder."""
 
+import collections
+import re
+from pathlib import Path
+
 import pytest
 from drawn import OTHERS, is_made
 
 import denseam.figures.gallery as gallery
 from denseam.errors import InputError
-from denseam.figures.catalog import find
-from denseam.figures.gallery import make_figures
+from denseam.figures.catalog import catalog, find
+from denseam.figures.gallery import judge, make_figures, write_findings
+from denseam.figures.results import Results
 from denseam.figures.sizes import SIZES
+from denseam.store import Store
+
+ROOT = Path(__file__).parent.parent
 
 
 @pytest.mark.parametrize("name", OTHERS)
@@ -38,3 +46,34 @@ def test_examples_that_are_damaged_are_named(folder, coarsely):
             make_figures([figure], SIZES["tiny"], folder, train=False)
     finally:
         path.write_bytes(whole)
+
+
+def test_the_table_of_findings_keeps_figures_of_earlier_calls(folder, coarsely):
+    for name in ("many-memories", "mnist-examples"):
+        make_figures(find([name]), SIZES["tiny"], folder, formats=("png",))
+    text = write_findings(folder).read_text()
+    for figure in find(["many-memories", "mnist-examples"]):
+        assert text.count(f"`{figure.paper_label or figure.name}`") == 1
+        assert all(claim.text in text for claim in figure.claims)
+
+
+def test_the_documents_say_what_the_records_say():
+    """README and gallery count the claims; the records beside the gallery are judged anew here."""
+    records = ROOT / "docs" / "gallery"
+    rows = {row["key"]: row for row in Store(records / "runs").read()}
+    results = Results(rows, SIZES["paper"], records)
+    counts = {True: collections.Counter(), False: collections.Counter()}
+    for figure in catalog():
+        for found in judge(figure, results):
+            kind = "only if" if found.condition else found.outcome
+            counts[figure.paper_label is not None][kind] += 1
+    paper = counts[True]
+    readme, page = ((ROOT / name).read_text() for name in ("README.md", "docs/gallery.md"))
+    said = re.search(
+        r"of (\d+) claims (\d+) are reproduced, (\d+) under a\s+condition.*?, (\d+) are not", readme, re.S
+    )
+    assert [int(n) for n in said.groups()] == [
+        paper.total(), paper["reproduced"], paper["only if"], paper["not reproduced"],
+    ]  # fmt: skip
+    assert f"{len(rows):,} runs" in page
+    assert f"of the {counts[True].total() + counts[False].total()} claims" in page

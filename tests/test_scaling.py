@@ -4,7 +4,9 @@ import subprocess
 import sys
 from fractions import Fraction
 
+import numpy as np
 import pytest
+import reference
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -171,10 +173,42 @@ def test_the_rules_work_without_jax():
 
 
 def test_epsilon_can_shrink_with_the_gradient():
-    """Its entries go as 1/N in proportion and as 1/K where only memories grow."""
     rule = dam.scaling.parameterization("epsilon_W=N^-1", "relu", "adam")
     scales = [rule.at(dam.Shape(N=N, K=2 * N), eta0=0.1) for N in (32, 64)]
     epsilons = [float(dam.adam(s, epsilon=0.032).epsilon.W) for s in scales]
     assert epsilons == pytest.approx([1e-3, 5e-4])
     assert all(float(dam.adam(s, epsilon=0.032).epsilon.b) == 0.032 for s in scales)
     assert not rule.prescribed
+    # By one word for all three parameters.
+    rule = dam.scaling.parameterization("epsilon=gradient", "relu", "adam")
+    made = dam.adam(rule.at(dam.Shape(N=64, K=128), eta0=0.1), epsilon=0.064).epsilon
+    assert [float(e) for e in made] == pytest.approx([0.001, 0.008, 0.008])
+    assert dam.Scales.from_json(rule.at(dam.Shape(N=64, K=128), eta0=0.1).to_json()).epsilon_b == 0.125
+    for text, optimizer in (("epsilon=gradient", "sgd"), ("epsilon=N^-1", "adam")):
+        with pytest.raises(InputError, match="epsilon=gradient"):
+            dam.scaling.parameterization(text, "relu", optimizer)
+
+
+@pytest.mark.parametrize("activation", ["relu", "softmax"])
+@pytest.mark.parametrize("regime", ["proportional", "memories-only"])
+def test_the_gradient_is_as_large_as_epsilon_is_told(activation, regime):
+    """Its entries at the start, from the equations alone."""
+    sizes, found = (16, 32, 64), []
+    grow = regime == "proportional"
+    for n in sizes:
+        N, K, B = (n, 2 * n, n // 2) if grow else (16, 8 * n, 8)
+        shape = dam.Shape(N=N, K=K, P=10 * B, B=B)
+        scales = dam.prescription(activation, "adam", regime).at(shape, eta0=0.1)
+        sums = np.zeros(3)
+        for seed in range(12):
+            rng = np.random.default_rng(seed)
+            model = reference.Model(
+                rng.standard_normal((K, N)), np.zeros(K), np.zeros(N), scales.s1, scales.s2, activation
+            )
+            Y = rng.standard_normal((N, B))
+            gradient = model.gradient(Y + 0.5 * rng.standard_normal((N, B)), Y)
+            sums += [np.mean(g**2) for g in gradient]
+        found.append(np.sqrt(sums))
+    slopes = np.log2(found[-1] / found[0]) / 2
+    powers = dam.scaling.GRADIENT[regime].values()
+    assert slopes == pytest.approx([float(p.along(regime)) for p in powers], abs=0.15)

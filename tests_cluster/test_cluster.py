@@ -179,6 +179,8 @@ def test_a_cluster_on_this_machine_needs_no_address(tmp_path):
     said = []
     with connect(Cluster("dask", workers=1), tmp_path, say=said.append) as executor:
         summary = run_studies(study, tmp_path, executor=executor)
+        assert executor.submit(os.getenv, "NPROC").result() == "1", "a worker takes one core"
+    assert "NPROC" not in os.environ
     assert table(summary.records) == table(run_studies(study).records)
     assert said[0].startswith("dashboard at http://127.0.0.1:")
 

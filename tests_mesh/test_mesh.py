@@ -7,18 +7,23 @@ import re
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
+from denseam.checkpoint import opened, write
+from denseam.cli import main
 from denseam.engine import advance, build
 from denseam.errors import InputError
 from denseam.lagrangians import registered
 from denseam.memory import Memory
 from denseam.mesh import Placement, make_mesh, parse_mesh
-from denseam.recipe import Recipe, write_found
+from denseam.places import named
+from denseam.recipe import Recipe, read_recipe, write_found
 from denseam.scaling import MemoriesOnly, Proportional, Shape
 from denseam.study import Study
 from denseam.target import TrainListener, train_target
@@ -83,6 +88,24 @@ def test_a_training_goes_on_on_another_mesh(first, then, tmp_path):
     resumed = train_target(recipe(), tmp_path / "broken", mesh=then)
     assert apart(whole, resumed) < 1e-5
     np.testing.assert_allclose(resumed.loss, whole.loss, rtol=1e-5)
+
+
+def test_a_file_does_not_tell_on_which_mesh_it_was_written(tmp_path):
+    """Nor does anybody hold all of a tensor: rows are written and read by those who keep them."""
+    _, (parameters, state, *_) = compiled("relu", "adam", "memories=4,batch=2")
+    tensors = named(parameters, state)
+    shared = write(tmp_path / "shared", tensors, {"kind": "training"})
+    alone = write(tmp_path / "alone", {k: np.asarray(v) for k, v in tensors.items()}, {"kind": "training"})
+    assert shared.read_bytes() == alone.read_bytes()
+    library = load_file(shared)  # by safetensors itself
+    for name, tensor in tensors.items():
+        np.testing.assert_array_equal(library[name], np.asarray(tensor))
+    with opened(shared) as file:
+        rows = file.read("W", (slice(64, 128), slice(None)))
+        np.testing.assert_array_equal(rows, np.asarray(tensors["W"])[64:128])
+        assert file.shape("W") == (256, 32)
+        with pytest.raises(KeyError):
+            file.read("Q")
 
 
 # --- what the compiler made ----------------------------------------------------------------------
@@ -168,6 +191,33 @@ def test_moments_lie_with_their_parameters():
             assert leaf.is_fully_replicated == (label == "c"), label
 
 
+# --- plans, beside what is measured ----------------------------------------------------------------
+
+
+def test_steps_are_measured_beside_the_plan(capsys):
+    """Numbers of time are for the benchmarks; here all of them must be there, and make sense."""
+    asked = ["bench", "--features", "32", "--seconds", "0.02", "--repeats", "1", "--mesh"]
+    assert main([*asked, "memories=4,batch=2", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["devices"] == 8
+    rates = document["rates"]
+    for name in ("product_rate", "bandwidth", "link", "latency", "step", "memory"):
+        assert 0 < rates[name] < float("inf"), name
+    assert [(r["mesh"], r["optimizer"]) for r in document["rows"]] == [
+        ("memories=4,batch=2", "sgd"), ("memories=4,batch=2", "adam"),
+    ]  # fmt: skip
+    for row in document["rows"]:
+        assert row["predicted_seconds"] == pytest.approx(sum(row["parts"].values()))
+        assert row["parts"]["links"] > 0
+        assert row["measured_seconds"] > 0
+    assert main([*asked, "memories=3"]) == 64
+    assert "memories=3 does not divide K = 64" in capsys.readouterr().err
+    assert main(["plan", "--features", "64", "--devices", "8", "--device", "here"]) == 0
+    shown = capsys.readouterr()
+    assert "memories=8,batch=1" in shown.out
+    assert "measured just now" in shown.out
+
+
 # --- bad input -----------------------------------------------------------------------------------
 
 
@@ -197,41 +247,107 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def test_two_processes_train_one_model(tmp_path):
+#: Trains as one of two processes, slowly, and saves whenever it may; then says so.
+SLOWLY = """
+import sys, time
+from denseam import target
+from denseam.mesh import join_processes
+from denseam.recipe import read_recipe
+target.SAVE_SECONDS = 0.0
+class Slow(target.TrainListener):
+    def advanced(self, step, loss):
+        time.sleep(0.2 + 0.1 * int(process))  # their clocks differ
+tuned, data, out, address, process = sys.argv[1:]
+join_processes(address, 2, int(process))
+target.train_target(read_recipe(tuned, data), out, mesh="memories=2,batch=2", listener=Slow())
+"""
+#: Two virtual devices for each process.
+ENVIRONMENT = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2", "PATH": "/usr/bin:/bin"}
+
+
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory):
+    """A folder with data and what was tuned on it, and the training by one process."""
+    folder = tmp_path_factory.mktemp("tuned")
     data = np.random.default_rng(0).standard_normal((400, 24)).astype(np.float32)
-    np.save(tmp_path / "x.npy", data)
-    asked = recipe("relu", "adam", scales=(24,), data=str(tmp_path / "x.npy"))
-    (tmp_path / "tuned").mkdir()
-    write_found(tmp_path / "tuned", {"status": "TRANSFERS"}, asked)
-    train = [PROGRAM, "train", tmp_path / "x.npy", "--tuned", tmp_path / "tuned", "--quiet", "--json"]
-    env = {
-        "XLA_FLAGS": "--xla_force_host_platform_device_count=2",
-        "PATH": "/usr/bin:/bin",
-        "HOME": str(tmp_path),
-    }
-    alone = subprocess.run([*train, "--out", tmp_path / "alone"], capture_output=True, text=True, env=env)
-    assert alone.returncode == 0, alone.stderr
-    together = [
-        "--mesh",
-        "memories=2,batch=2",
-        "--coordinator",
-        f"127.0.0.1:{free_port()}",
-        "--processes",
-        "2",
-    ]
-    children = [
-        subprocess.Popen([*train, "--out", tmp_path / "both", *together, "--process", str(i)],
-                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
+    np.save(folder / "x.npy", data)
+    asked = recipe("relu", "adam", scales=(24,), data=str(folder / "x.npy"))
+    write_found(folder, {"status": "TRANSFERS"}, asked)
+    return folder, train_target(asked, folder / "alone")
+
+
+def together(*command):
+    """Start a command as two processes, with what each of them needs to know at the end."""
+    address = f"127.0.0.1:{free_port()}"
+    return [
+        subprocess.Popen(
+            [str(part).replace("ADDRESS", address).replace("PROCESS", str(i)) for part in command],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT | {"HOME": "/nowhere"},
+        )
         for i in range(2)
     ]  # fmt: skip
+
+
+def train_together(folder, out):
+    joined = ("--coordinator", "ADDRESS", "--processes", "2", "--process", "PROCESS")
+    where = ("--tuned", folder, "--out", out, "--mesh", "memories=2,batch=2")
+    return together(PROGRAM, "train", folder / "x.npy", *where, *joined, "--quiet", "--json")
+
+
+def same_model(out, alone):
+    found = Memory.load(out / "memory.safetensors").model
+    for a, b in zip(found.parameters, alone.memory.model.parameters, strict=True):
+        np.testing.assert_allclose(np.asarray(a), np.asarray(b), atol=1e-5)
+
+
+def test_two_processes_train_one_model(tuned, tmp_path):
+    folder, alone = tuned
+    children = train_together(folder, tmp_path / "both")
     said = [child.communicate(timeout=120) for child in children]
     assert [child.returncode for child in children] == [0, 0], said
     document = json.loads(said[0][0])  # one JSON document, nothing of gloo's
     assert said[1][0] == ""
-    assert document["final_mse"] == pytest.approx(json.loads(alone.stdout)["final_mse"], rel=1e-5)
-    one, two = (Memory.load(tmp_path / name / "memory.safetensors").model for name in ("alone", "both"))
-    for a, b in zip(one.parameters, two.parameters, strict=True):
-        np.testing.assert_allclose(np.asarray(a), np.asarray(b), atol=1e-5)
+    assert document["final_mse"] == pytest.approx(alone.final_mse, rel=1e-5)
+    same_model(tmp_path / "both", alone)
+    assert not list((tmp_path / "both").glob(".*"))
+
+
+def test_what_two_processes_saved_one_resumes(tuned, tmp_path):
+    folder, alone = tuned
+    out = tmp_path / "both"
+    children = together(sys.executable, "-c", SLOWLY, folder, folder / "x.npy", out, "ADDRESS", "PROCESS")
+    until, step = time.monotonic() + 60, 0
+    while step < 30:
+        assert time.monotonic() < until, [child.communicate() for child in children]
+        assert children[0].poll() is None, children[0].communicate()
+        if (out / "state.safetensors").exists():
+            with opened(out / "state.safetensors") as file:
+                step = file.document["step"]
+        time.sleep(0.02)
+    for child in children:
+        child.kill()
+        child.communicate()
+    assert step < 100
+    heard = Steps()
+    resumed = train_target(read_recipe(folder, str(folder / "x.npy")), out, listener=heard)
+    assert heard.first >= step
+    np.testing.assert_allclose(resumed.loss, alone.loss, rtol=1e-5)
+    same_model(out, alone)
+
+
+class Steps(TrainListener):
+    """Notes where a training begins."""
+
+    def begin(self, study, spec, done, expected):
+        self.first = done
+
+
+def test_a_folder_that_is_not_shared_is_refused(tuned, tmp_path):
+    children = train_together(tuned[0], tmp_path / "out-PROCESS")
+    said = [child.communicate(timeout=120) for child in children]
+    assert [child.returncode for child in children] == [64, 64], said
+    assert all("not the same folder for all processes" in err for _, err in said)
+    assert not list(tmp_path.glob("out-*/*"))
 
 
 def test_processes_are_checked(tmp_path):

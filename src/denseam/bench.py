@@ -6,6 +6,7 @@ ratios of what was measured side by side hold.
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import math
 import platform
@@ -18,9 +19,12 @@ from typing import Any
 import jax
 
 from denseam._version import __version__
+from denseam.calibration import rates_here, step_seconds
 from denseam.engine import cores, train_runs
 from denseam.errors import refuse
+from denseam.mesh import make_mesh, parse_mesh
 from denseam.planning import product_rate
+from denseam.roofline import best_mesh, estimate
 from denseam.scaling import Proportional
 from denseam.study import Study, logspace
 
@@ -83,8 +87,61 @@ def benchmark(
         "cost_exponent": _exponent([r for r in rows if r["optimizer"] == "sgd"]),
         "runs_ratio": ratio,
         "peak_memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-        "versions": {"denseam": __version__, "jax": jax.__version__, "python": platform.python_version()},
+        "versions": _versions(),
     }
+
+
+def benchmark_mesh(
+    features: Sequence[int],
+    mesh: str,
+    repeats: int = 5,
+    seconds: float = 1.0,
+    say: Callable[[str], None] = lambda text: None,
+) -> dict[str, Any]:
+    """Return steps of one model on a mesh, or on all meshes of the devices at hand, beside the roofline's."""
+    devices = len(jax.devices())
+    refuse(
+        ["features must be at least one whole number of at least 16"] * (not features or min(features) < 16)
+    )
+    asked = [parse_mesh(mesh)] if mesh != "all" else []
+    for N in features:
+        for sizes in asked:
+            make_mesh(sizes, REGIME.shape(N))  # refuses what does not fit, before anything is measured
+    say(f"measuring the rates of {devices} devices")
+    where = rates_here()
+    rows = []
+    for N in features:
+        shape = REGIME.shape(N)
+        for optimizer in ("sgd", "adam"):
+            fitting = [
+                {"memories": e.memories, "batch": e.batch}
+                for e in best_mesh(shape, optimizer, where, devices)
+            ]
+            for sizes in asked or fitting:
+                predicted = estimate(shape, optimizer, where, sizes["memories"], sizes["batch"])
+                took = step_seconds(shape, optimizer, sizes, seconds, repeats)
+                rows.append(
+                    {
+                        "features": N,
+                        "optimizer": optimizer,
+                        "mesh": f"memories={sizes['memories']},batch={sizes['batch']}",
+                        "predicted_seconds": predicted.step_seconds,
+                        "parts": dict(predicted.seconds),
+                        "measured_seconds": took,
+                    }
+                )
+                say(f"N = {N}, {optimizer}, {rows[-1]['mesh']}: {1e3 * took:.3g} ms a step")
+    return {
+        "device": str(jax.devices()[0].device_kind),
+        "devices": devices,
+        "rates": dataclasses.asdict(where),
+        "rows": rows,
+        "versions": _versions(),
+    }
+
+
+def _versions() -> dict[str, str]:
+    return {"denseam": __version__, "jax": jax.__version__, "python": platform.python_version()}
 
 
 def _knb(N: int) -> tuple[int, int, int]:

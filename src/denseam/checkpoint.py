@@ -1,50 +1,139 @@
-"""A file of tensors with a plain JSON document inside (safetensors); nothing is ever unpickled."""
+"""A file of tensors with a plain JSON document inside (safetensors); nothing is ever unpickled.
+
+A tensor may be dealt out by rows over many devices, and these may belong to several processes. Each process
+then writes the rows that it holds into the one file, and reads those that it needs: nobody ever holds the
+whole, and the file is the one that a single process would have written.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from denseam.errors import InputError
-from denseam.files import write_whole
+from denseam.files import ALONE, Writers, replacing
 
 _KEY = "denseam"
 _FORMAT = 1
+#: What safetensors calls the types of numbers.
+_TYPES = {
+    "float64": "F64", "float32": "F32", "float16": "F16", "int64": "I64", "int32": "I32", "int16": "I16",
+    "uint32": "U32", "uint8": "U8", "bool": "BOOL",
+}  # fmt: skip
 
 
-def write(path: str | os.PathLike[str], tensors: Mapping[str, np.ndarray[Any, Any]], document: Any) -> Path:
-    """Write tensors and document, never half of them."""
-    from safetensors.numpy import save
-
+def write(
+    path: str | os.PathLike[str], tensors: Mapping[str, Any], document: Any, writers: Writers = ALONE
+) -> Path:
+    """Write tensors (of NumPy or JAX) and document, never half of them; all writers must call it."""
     target = Path(path)
-    metadata = {_KEY: json.dumps({"format": _FORMAT, **document})}
-    blob = save({k: np.array(v, order="C") for k, v in tensors.items()}, metadata=metadata)
-    write_whole(target, blob)
+    header, places, size = _layout(tensors, {_KEY: json.dumps({"format": _FORMAT, **document})})
+    with replacing(target, writers) as temporary:
+        if writers.first:
+            with open(temporary, "wb") as file:
+                file.write(header)
+                file.truncate(size)
+        writers.wait()
+        with open(temporary, "r+b") as file:
+            for name, tensor in tensors.items():
+                row = math.prod(tensor.shape[1:]) * tensor.dtype.itemsize
+                for first, rows in _held_here(tensor, writers):
+                    file.seek(places[name] + first * row)
+                    file.write(np.ascontiguousarray(rows).data)
+            file.flush()
+            os.fsync(file.fileno())
     return target
 
 
-def read(path: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray[Any, Any]], dict[str, Any]]:
-    """Read what `write` wrote; an `InputError` names the file and what is wrong with it."""
+def _layout(tensors: Mapping[str, Any], metadata: Mapping[str, str]) -> tuple[bytes, dict[str, int], int]:
+    """Return the header of the file, the place of each tensor in it, and its size."""
+    described: dict[str, Any] = {"__metadata__": metadata}
+    end = 0
+    for name in sorted(tensors, key=lambda n: (-tensors[n].dtype.itemsize, n)):  # wide ones first: aligned
+        t = tensors[name]
+        begin, end = end, end + math.prod(t.shape) * t.dtype.itemsize
+        described[name] = {
+            "dtype": _TYPES[t.dtype.name],
+            "shape": list(t.shape),
+            "data_offsets": [begin, end],
+        }
+    text = json.dumps(described, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    header = len(text).to_bytes(8, "little") + text
+    places = {name: len(header) + described[name]["data_offsets"][0] for name in tensors}
+    return header, places, len(header) + end
+
+
+def _held_here(tensor: Any, writers: Writers) -> Iterator[tuple[int, np.ndarray[Any, Any]]]:
+    """Give the parts of a tensor that this process is to write: first row, rows."""
+    if getattr(tensor, "is_fully_addressable", True) and not writers.first:
+        return
+    if not hasattr(tensor, "addressable_shards"):
+        yield 0, tensor
+        return
+    for shard in tensor.addressable_shards:
+        if shard.replica_id == 0:
+            first = (shard.index[0].start or 0) if shard.index else 0
+            assert shard.data.shape[1:] == tensor.shape[1:], "tensors are dealt out by rows"
+            yield first, np.asarray(shard.data)
+
+
+class Opened:
+    """A file that is being read, tensor by tensor."""
+
+    def __init__(self, file: Any, document: dict[str, Any]) -> None:
+        self._file = file
+        self.document = document
+        self.names = tuple(file.keys())
+
+    def read(self, name: str, part: tuple[slice, ...] = ()) -> np.ndarray[Any, Any]:
+        """Return a tensor, or a part of it; `KeyError` if there is none of that name."""
+        self._known(name)
+        return np.asarray(self._file.get_slice(name)[part] if part else self._file.get_tensor(name))
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Return the shape of a tensor."""
+        self._known(name)
+        return tuple(self._file.get_slice(name).get_shape())
+
+    def _known(self, name: str) -> None:
+        if name not in self.names:
+            raise KeyError(name)
+
+
+@contextlib.contextmanager
+def opened(path: str | os.PathLike[str]) -> Iterator[Opened]:
+    """Open what `write` wrote; an `InputError` names the file and what is wrong with it."""
     from safetensors import SafetensorError, safe_open
 
     source = Path(path)
     if not source.is_file():
         raise InputError(f"checkpoint {source}: no such file")
-    try:
-        with safe_open(source, framework="numpy") as file:
+    with contextlib.ExitStack() as stack:
+        try:
+            file = stack.enter_context(safe_open(source, framework="numpy"))
             metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, ValueError, TypeError) as error:
-        raise InputError(f"checkpoint {source}: not a readable safetensors file ({error})") from None
-    try:
-        document = json.loads(metadata[_KEY])
-    except (KeyError, ValueError):
-        raise InputError(f"checkpoint {source}: a safetensors file, but not one this library wrote") from None
-    if not isinstance(document, dict) or document.get("format") != _FORMAT:
-        raise InputError(f"checkpoint {source}: written in a format this version does not read")
-    return tensors, document
+        except (SafetensorError, ValueError, TypeError) as error:
+            raise InputError(f"checkpoint {source}: not a readable safetensors file ({error})") from None
+        try:
+            document = json.loads(metadata[_KEY])
+        except (KeyError, ValueError):
+            raise InputError(
+                f"checkpoint {source}: a safetensors file, but not one this library wrote"
+            ) from None
+        if not isinstance(document, dict) or document.get("format") != _FORMAT:
+            raise InputError(f"checkpoint {source}: written in a format this version does not read")
+        yield Opened(file, document)
+
+
+def read(path: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray[Any, Any]], dict[str, Any]]:
+    """Return all tensors, and the document."""
+    with opened(path) as file:
+        return {name: file.read(name) for name in file.names}, file.document

@@ -425,9 +425,9 @@ def _chunks(specs: Sequence[RunSpec], program: Program, threads: int) -> list[li
         # Pieces small enough to keep all cores busy to the end, large enough to share their batches.
         share = math.ceil(len(specs) / threads)
         size = min(most, share, max(8, math.ceil(share / 3)))
-        return [[piece] for group in groups.values() for piece in _pieces(group, size)]
+        return [[piece] for group in groups.values() for piece in evenly(group, math.ceil(len(group) / size))]
     most = min(most, math.ceil(len(specs) / threads))  # something to do for every GPU
-    wide = [piece for group in groups.values() for piece in _pieces(group, most)]
+    wide = [piece for group in groups.values() for piece in evenly(group, math.ceil(len(group) / most))]
     chunks: list[list[list[RunSpec]]] = []
     for piece in wide:
         # Groups of one chunk advance as one array, so they must be equally wide.
@@ -438,8 +438,9 @@ def _chunks(specs: Sequence[RunSpec], program: Program, threads: int) -> list[li
     return chunks
 
 
-def _pieces(group: list[RunSpec], most: int) -> list[list[RunSpec]]:
-    count = math.ceil(len(group) / most)
+def evenly(group: list[RunSpec], count: int) -> list[list[RunSpec]]:
+    """Cut a list into so many parts of nearly the same length, none of them empty."""
+    count = min(max(1, count), len(group))
     bounds = [round(i * len(group) / count) for i in range(count + 1)]
     return [group[a:b] for a, b in itertools.pairwise(bounds)]
 

@@ -15,6 +15,7 @@ from denseam import checkpoint
 from denseam.data.encoder import Encoder
 from denseam.data.readers import Raw
 from denseam.errors import InputError, refuse
+from denseam.files import ALONE, Writers
 from denseam.model import DenseAM
 
 #: The most steps of recall by default. Training asks for one; a few more go on downhill, and many more
@@ -40,14 +41,14 @@ class Memory:
         """Height, width and channels that the memory itself sees, where its samples are images."""
         return self.encoder.reduction.image if self.encoder else None
 
-    def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write a safetensors file; `DenseAM.load` reads the model out of it too."""
+    def save(self, path: str | os.PathLike[str], writers: Writers = ALONE) -> Path:
+        """Write a safetensors file, all writers together; `DenseAM.load` reads the model out of it too."""
         tensors, document = self.model.to_document()
         document["noise"] = self.noise
         if self.encoder is not None:
             document["data"], mine = self.encoder.to_document()
             tensors |= {f"data.{k}": v for k, v in mine.items()}
-        return checkpoint.write(path, tensors, document)
+        return checkpoint.write(path, tensors, document, writers)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Memory:

@@ -23,13 +23,16 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
+from jax.experimental import multihost_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from denseam.errors import InputError, refuse
+from denseam.files import ALONE, Writers
 from denseam.model import Parameters
 from denseam.scaling import Shape
 
@@ -90,6 +93,50 @@ def join_processes(coordinator: str, processes: int | None = None, process: int 
         raise InputError(f"coordinator {coordinator}: {' '.join(str(error).split())[:200]}") from None
 
 
+class Processes:
+    """The processes that `jax.distributed` has joined."""
+
+    @property
+    def first(self) -> bool:
+        """Whether this is the first of them."""
+        return jax.process_index() == 0
+
+    def wait(self) -> None:
+        """Wait until all of them have come here."""
+        multihost_utils.sync_global_devices("denseam")
+
+
+def writers() -> Writers:
+    """Return those who train together."""
+    return ALONE if jax.process_count() == 1 else Processes()
+
+
+def as_the_first_says(value: float) -> float:
+    """Return the value that the first process has, so that all decide alike."""
+    if jax.process_count() == 1:
+        return value
+    return float(multihost_utils.broadcast_one_to_all(np.float32(value)))
+
+
+def check_folder_is_shared(folder: Path) -> None:
+    """Refuse a folder that is not the same one for all processes: each writes its rows into one file."""
+    if jax.process_count() == 1:
+        return
+    number = int(as_the_first_says(int.from_bytes(os.urandom(2), "big")))
+    sign = folder / f".sign-{number}"
+    together = Processes()
+    if together.first:
+        sign.touch()
+    together.wait()
+    seen = bool(np.all(multihost_utils.process_allgather(np.asarray(sign.exists()))))
+    if together.first:
+        sign.unlink(missing_ok=True)
+    if not seen:
+        raise InputError(
+            f"out {folder}: not the same folder for all processes; take one that all of them see"
+        )
+
+
 @contextlib.contextmanager
 def stdout_apart() -> Iterator[None]:
     """Send what libraries print on standard output to standard error, as gloo does when processes meet."""
@@ -141,7 +188,5 @@ def whole(value: Any) -> np.ndarray[Any, Any]:
     if isinstance(value, jax.Array) and not value.is_fully_addressable:
         if value.is_fully_replicated:
             return np.asarray(value.addressable_data(0))
-        from jax.experimental.multihost_utils import process_allgather
-
-        return np.asarray(process_allgather(value, tiled=True))
+        return np.asarray(multihost_utils.process_allgather(value, tiled=True))
     return np.asarray(value)

@@ -447,8 +447,8 @@ class DenseAM(eqx.Module):
         """Read what `save` wrote."""
         return cls.from_document(*checkpoint.read(path), path)
 
-    def to_document(self) -> tuple[dict[str, np.ndarray[Any, np.dtype[Any]]], dict[str, Any]]:
-        """Return the model as tensors and plain values."""
+    def to_document(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the model as tensors, wherever they lie, and plain values."""
         names = ["W", "b", "c", "s1", "s2", "s_b", "s_c"] + (["counts"] if self.counts is not None else [])
         if self.scales is not None:
             refuse(
@@ -465,7 +465,7 @@ class DenseAM(eqx.Module):
             "centred": self.centred,
             "scales": self.scales.to_json() if self.scales else None,
         }
-        return {n: np.asarray(getattr(self, n)) for n in names}, document
+        return {n: getattr(self, n) for n in names}, document
 
     @classmethod
     def from_document(

@@ -97,7 +97,8 @@ def adam(
     """Return Adam, ``Δθ = −η_θ M̂/(√V̂ + ε_θ)`` (eq. adam-update)."""
     _made_for(scales, "adam")
     _check_adam(beta1, beta2, epsilon)
-    epsilons = Parameters(epsilon * scales.epsilon_W, epsilon, epsilon)  # type: ignore[arg-type]
+    factors = (scales.epsilon_W, scales.epsilon_b, scales.epsilon_c)
+    epsilons = Parameters(*(epsilon * factor for factor in factors))  # type: ignore[arg-type]
     return Optimizer("adam", _rates(scales), beta1=beta1, beta2=beta2, epsilon=epsilons, schedule=schedule)
 
 

@@ -11,7 +11,8 @@ rows of W              read for W G, WᵀS and W R; gradient written and read; W
 activations (K × B)    Z, σ, S, W R, A, each written once and read once or twice by what follows: 12
 =====================  ==============================================================================
 
-Rates of a device are measured where there is one (`docs/benchmarks`), else its maker's.
+Rates of a device are measured where there is one (`docs/benchmarks`), else its maker's; those of the devices
+at hand are measured by `denseam.calibration`, which also sets predicted steps beside measured ones.
 """
 
 from __future__ import annotations
@@ -29,8 +30,10 @@ WEIGHT_PASSES = {"sgd": 6, "adam": 10}
 ACTIVATION_PASSES = 12
 #: Arrays of the size of W that a device keeps: W, its gradient, and for Adam two moments.
 WEIGHT_COPIES = {"sgd": 2, "adam": 4}
-#: Arrays of K × B that live at once.
-ACTIVATION_COPIES = 5
+#: Arrays of K × B that live at once: peaks on an H200 have five to eight of them; a plan takes the most.
+ACTIVATION_COPIES = 8
+#: Sums over memories in a step: one of the outputs, and four small ones of a centred model (`denseam.mesh`).
+SUMS_OVER_MEMORIES, SUMS_OVER_BATCH = 5, 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,8 +49,8 @@ class Device:
     link, network, node
         Bytes per second and direction to another device of the same node, to one of another node, and how
         many are in a node.
-    step
-        Seconds that every step takes, however small.
+    step, latency
+        Seconds that every step takes, however small; and every sum over devices.
     measured
         Whether rates and times were measured, or are the maker's.
     """
@@ -122,7 +125,7 @@ def device(name: str) -> Device:
     if name not in DEVICES:
         near = difflib.get_close_matches(name, DEVICES, 1)
         hint = f" (did you mean {near[0]!r}?)" if near else ""
-        raise InputError(f"device must be {', '.join(map(repr, DEVICES))}, got {name!r}{hint}")
+        raise InputError(f"device must be 'here', {', '.join(map(repr, DEVICES))}, got {name!r}{hint}")
     return DEVICES[name]
 
 
@@ -138,15 +141,15 @@ def estimate(
     outputs = 4.0 * N * B / batch if memories > 1 else 0.0
     gradient = 4.0 * (weights + K / memories + N) if batch > 1 else 0.0
     work = models * step_operations(shape)
-    along_memories = _travel(outputs, memories, where, memories)
-    along_batch = _travel(gradient, batch, where, memories * batch)
+    along_memories = _travel(outputs, memories, SUMS_OVER_MEMORIES, where, memories)
+    along_batch = _travel(gradient, batch, SUMS_OVER_BATCH, where, memories * batch)
     return Estimate(
         memories=memories,
         batch=batch,
         bytes_per_device=4.0 * models * keeps,
         fits=4.0 * models * keeps < 0.9 * where.memory,
         operations=work,
-        sent=models * (_ring(memories) * outputs + _ring(batch) * gradient),
+        sent=models * (ring(memories) * outputs + ring(batch) * gradient),
         seconds={
             "products": work / (memories * batch) / (where.share * where.product_rate),
             "memory": 4.0 * models * moved / where.bandwidth,
@@ -177,14 +180,14 @@ def training_seconds(shape: Shape, epochs: int, one: Estimate) -> float:
     return steps(shape, epochs) * one.step_seconds
 
 
-def _ring(n: int) -> float:
+def ring(n: int) -> float:
     """Return how often an array is sent by each of n devices that sum it in a ring."""
     return 2.0 * (n - 1) / n
 
 
-def _travel(size: float, n: int, where: Device, span: int) -> float:
-    """Return the time of a sum over n devices that lie within `span` of each other."""
+def _travel(size: float, n: int, sums: int, where: Device, span: int) -> float:
+    """Return the time of sums over n devices that lie within `span` of each other, one of them large."""
     if n == 1 or not size:
         return 0.0
     rate = where.link if span <= where.node else where.network
-    return _ring(n) * size / rate + where.latency
+    return ring(n) * size / rate + sums * where.latency

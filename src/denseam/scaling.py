@@ -246,7 +246,9 @@ class Scales:
     W_std
         Standard deviation of the entries of W at the start.
     epsilon_W, decay_W
-        Factors on Adam's ε and on AdamW's decay for W: 1, unless the abc symmetry moved them.
+        Factors on Adam's ε and on AdamW's decay for W: 1, unless the abc symmetry or a rule moved them.
+    epsilon_b, epsilon_c
+        Factors on Adam's ε for the biases.
     rule, constants
         Where the numbers come from; None where they were set by hand.
     """
@@ -263,6 +265,8 @@ class Scales:
     W_std: float = 1.0
     epsilon_W: float = 1.0
     decay_W: float = 1.0
+    epsilon_b: float = 1.0
+    epsilon_c: float = 1.0
     rule: Parameterization | None = None
     constants: Constants | None = None
 
@@ -360,6 +364,8 @@ class Parameterization:
     W_std: Power = ONE
     epsilon_W: Power = ONE
     decay_W: Power = ONE
+    epsilon_b: Power = ONE
+    epsilon_c: Power = ONE
     prescribed: bool = False
     source: str = ""
     #: Labels of the paper's equations for s1, s2, eta_W, eta_b, eta_c.
@@ -395,6 +401,8 @@ class Parameterization:
             W_std=self.W_std.at(shape),
             epsilon_W=self.epsilon_W.at(shape),
             decay_W=self.decay_W.at(shape),
+            epsilon_b=self.epsilon_b.at(shape),
+            epsilon_c=self.epsilon_c.at(shape),
             rule=self,
             constants=constants,
         )
@@ -503,6 +511,15 @@ TABLE: Mapping[tuple[str, str, str], tuple[Power, Power, Power, tuple[str, str, 
     ),
 }  # fmt: skip
 _UNPRESCRIBED = ("softmax", "sgd")
+
+#: regime → how large an entry of the gradient of W, b, c is under the prescription. Each is a mean over B
+#: samples with random signs (B^-1/2 in proportion) of, for W, s2 times one neuron's S and one feature's R;
+#: for b, s2 times one row of W R, which sums N terms (N^1/2); for c, one feature's R. Softmax has the same
+#: powers: its s2 is K times larger, its S and its slope are K times smaller.
+GRADIENT: Mapping[str, Mapping[str, Power]] = {
+    "proportional": {"W": Power(N=-1), "b": _INV_SQRT_N, "c": _INV_SQRT_N},
+    "memories-only": {"W": _INV_K, "b": _INV_K, "c": ONE},
+}
 
 
 def _row(family: str, optimizer: OptimizerName, regime: RegimeName) -> Parameterization:
@@ -622,20 +639,24 @@ def parameterization(
 ) -> Parameterization:
     """Return a parameterization by its name, or by how it differs from the prescription.
 
-    ``s2=K^-1, eta_W=1`` is the prescription with another s2 and another learning rate.
+    ``s2=K^-1, eta_W=1`` is the prescription with another s2 and another learning rate;
+    ``epsilon=gradient`` is the prescription with an ε of Adam that shrinks as the gradient does.
     """
     if text in PARAMETERIZATIONS:
         named: Parameterization = PARAMETERIZATIONS[text](activation, optimizer, regime)
         return named
     row = _row(*_resolve(activation, optimizer, regime))
     allowed = [f.name for f in fields(Parameterization) if isinstance(getattr(row, f.name), Power)]
-    changes = {}
+    changes: dict[str, Power] = {}
     for part in text.split(","):
         name, equals, power = (piece.strip() for piece in part.partition("="))
+        if (name, power) == ("epsilon", "gradient") and row.optimizer == "adam":
+            changes |= {f"epsilon_{label}": size for label, size in GRADIENT[row.regime].items()}
+            continue
         if not equals or name not in allowed:
             raise InputError(
                 f"parameterization must be {listed(PARAMETERIZATIONS)} or changes to the prescription, as in "
-                f"s2=K^-1 (of {', '.join(allowed)}), got {text!r}"
+                f"s2=K^-1 (of {', '.join(allowed)}) or epsilon=gradient (Adam), got {text!r}"
             )
         changes[name] = Power.parse(power)
     name = ", ".join(f"{k}={v}" for k, v in changes.items())

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import itertools
 import math
+import multiprocessing
 import os
 import platform
 import socket
+import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,7 +27,7 @@ from denseam._version import __version__
 from denseam.cost import step_operations
 from denseam.data.readers import NAMED
 from denseam.data.sources import GAUSSIANS
-from denseam.engine import RATES, Outcome, train_runs
+from denseam.engine import RATES, Outcome, evenly, train_runs
 from denseam.errors import InputError
 from denseam.schema import PROBE_COLUMNS
 from denseam.store import Row, Store, as_floats
@@ -90,6 +91,7 @@ def versions() -> dict[str, str]:
 
 def describe(sign: str) -> dict[str, Any]:
     """Return what a worker is: versions, kind of device, and whether it sees a file of the driver's."""
+    keep_to_own_cores()
     return {
         "where": socket.gethostname(),
         "versions": versions(),
@@ -137,7 +139,7 @@ def cut(
     full: list[tuple[float, list[tuple[Study, list[RunSpec]]]]] = []
     spent = 0.0
     for study, group in groups:
-        for piece in _evenly(group, int(_seconds(study, group, kind) / aim)):
+        for piece in evenly(group, int(_seconds(study, group, kind) / aim)):
             fresh = not any(s is study and p[0].shape == piece[0].shape for s, p in held)
             held.append((study, piece))
             spent += _seconds(study, piece, kind) + COMPILING * fresh
@@ -167,12 +169,6 @@ def _seconds(study: Study, group: Sequence[RunSpec], kind: str) -> float:
     return study.steps(shape) * (len(group) * step_operations(shape) / RATES[kind] + calls * CALLING[kind])
 
 
-def _evenly(group: list[RunSpec], count: int) -> list[list[RunSpec]]:
-    count = min(max(1, count), len(group))
-    bounds = [round(i * len(group) / count) for i in range(count + 1)]
-    return [group[a:b] for a, b in itertools.pairwise(bounds)]
-
-
 def _shard(
     held: Sequence[tuple[Study, list[RunSpec]]],
     folder: str | os.PathLike[str],
@@ -200,8 +196,25 @@ def _anywhere(study: Study) -> Study:
 # --- on a worker ---------------------------------------------------------------------------------
 
 
+def keep_to_own_cores() -> None:
+    """Let a worker use one core for each shard that it trains at a time; call it before JAX starts.
+
+    XLA takes every core that it sees (unless NPROC tells otherwise), so that workers of one machine would
+    get in each other's way.
+    """
+    threads = 1 if multiprocessing.parent_process() is not None else None
+    if "distributed" in sys.modules:
+        from distributed import get_worker
+
+        with contextlib.suppress(ValueError):  # this is no Dask worker
+            threads = get_worker().state.nthreads
+    if threads:
+        os.environ.setdefault("NPROC", str(threads))
+
+
 def run_shard(shard: Shard) -> dict[str, Any]:
     """Train what is not there yet and write it; return the status and loss of each run by its key."""
+    keep_to_own_cores()
     began = time.perf_counter()
     wrong = different(shard.versions, versions())
     if wrong:

@@ -324,13 +324,16 @@ class Study:
         """Return the name of a known rule, the exponents of one that was given by hand."""
         if self.parameterization in PARAMETERIZATIONS:
             return self.parameterization
-        powers = self.rule().to_json()
-        return {k: v for k, v in powers.items() if isinstance(v, dict)}
+        powers = {k: v for k, v in self.rule().to_json().items() if isinstance(v, dict)}
+        # These came later; while they are 1, runs keep the keys they had before.
+        return {k: v for k, v in powers.items() if v or k not in ("epsilon_b", "epsilon_c")}
 
     @property
     def id(self) -> str:
         """A short hash of the settings and of the regime: the same for runs that can be compared."""
-        return _hash(self.settings() | {"ratios": dataclasses.asdict(self.regime)})[:12]
+        ratios = dataclasses.asdict(self.regime)
+        whole = {k: int(v) for k, v in ratios.items() if isinstance(v, float) and v.is_integer()}
+        return _hash(self.settings() | {"ratios": ratios | whole})[:12]
 
     def runs(self) -> list[RunSpec]:
         """Return every run, scale by scale, seed by seed."""

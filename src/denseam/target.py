@@ -16,7 +16,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,13 +29,22 @@ from denseam import checkpoint
 from denseam._version import __version__
 from denseam.cost import operations, step_operations
 from denseam.data.sources import Source
-from denseam.engine import MATMUL, advance, build, check_precision, evaluate, scales_of
+from denseam.engine import MATMUL, build, check_precision, evaluate, scales_of
 from denseam.errors import InputError
-from denseam.files import write_whole
+from denseam.files import ALONE, write_whole
 from denseam.memory import Memory
-from denseam.mesh import Placement, make_mesh, parse_mesh, whole
+from denseam.mesh import (
+    Placement,
+    as_the_first_says,
+    check_folder_is_shared,
+    make_mesh,
+    parse_mesh,
+    whole,
+    writers,
+)
 from denseam.model import DenseAM, Parameters
 from denseam.optimizers import Optimizer
+from denseam.places import OneDevice, OnMesh, named
 from denseam.prediction import Expected
 from denseam.recipe import Recipe
 from denseam.streams import stream
@@ -75,15 +84,12 @@ class Trained:
 
     Attributes
     ----------
-    memory
-        The trained memory; None if it diverged.
     loss
         The mean MSE of every epoch.
     left_at
         The epoch after which the loss was first found outside of what the small models predict, if it was.
     """
 
-    memory: Memory | None
     status: str
     diverged_at: int | None
     loss: Float[np.ndarray, " epochs"]
@@ -94,7 +100,17 @@ class Trained:
     expected: Expected | None
     seconds: float
     operations: float
+    noise: float
+    float64: bool
     files: tuple[Path, ...]
+
+    @functools.cached_property
+    def memory(self) -> Memory | None:
+        """The trained memory, read from its file when it is asked for; None if it diverged."""
+        if self.status == "diverged":
+            return None
+        with jax.enable_x64(True) if self.float64 else contextlib.nullcontext():
+            return Memory.load(self.files[0])
 
     @property
     def final_mse(self) -> float:
@@ -168,10 +184,6 @@ def train_target(
         return _Training(study, spec, expected, Path(out), heard, device.platform, placement).run()
 
 
-#: Makes model and optimizer of the run, with the given parameters or with those of its seed.
-_Build = Callable[[Parameters | None], tuple[DenseAM, Optimizer]]
-
-
 class _State(NamedTuple):
     """All that a step changes."""
 
@@ -195,8 +207,8 @@ class _Training:
     ) -> None:
         self.study, self.spec, self.expected, self.out = study, spec, expected, out
         self.listener, self.platform = listener, platform
-        self.on: _OneDevice | _OnMesh = _OneDevice(platform) if placement is None else _OnMesh(placement)
-        self.writes = jax.process_index() == 0  # the others only compute
+        self.on = OneDevice(platform) if placement is None else OnMesh(placement)
+        self.writers = writers()
         self.dtype = jnp.float64 if study.precision == "float64" else jnp.float32
         self.source: Source = study.source()
         assert spec.shape.P is not None
@@ -214,8 +226,8 @@ class _Training:
     def run(self) -> Trained:
         self._prepare_folder()
         began, saved, saving = time.perf_counter(), time.perf_counter(), 0.0
-        start, frame, optimizer = self.on.begin(lambda start: build(self.study, self.spec, start, self.dtype))
-        at = self._resume(*start)
+        frame, optimizer = self.on.begin(lambda start: build(self.study, self.spec, start, self.dtype))
+        at = self._resume() if (self.out / STATE).exists() else _State(*self.on.draw(), 0)
         self.listener.begin(self.study, self.spec, at.step, self.expected)
         alive = True
         try:
@@ -230,13 +242,15 @@ class _Training:
                 if at.step % self.per_epoch == 0:
                     self._epoch_ended(at.step // self.per_epoch)
                 now = time.perf_counter()
-                if now - saved > max(SAVE_SECONDS, 10 * saving):
+                if as_the_first_says(now - saved > max(SAVE_SECONDS, 10 * saving)):
                     self._save(at)
                     saving, saved = time.perf_counter() - now, time.perf_counter()
         except KeyboardInterrupt:
-            # In the middle of a step its arrays are gone; what was saved before still is.
-            with contextlib.suppress(RuntimeError):
-                self._save(at)
+            # In the middle of a step its arrays are gone; what was saved before still is. Of several
+            # processes this may be the only one that was stopped, and the others will not come to save.
+            if self.writers is ALONE:
+                with contextlib.suppress(RuntimeError):
+                    self._save(at)
             raise
         finally:
             self.listener.end()
@@ -244,7 +258,6 @@ class _Training:
             self._save(at)
         model = frame.with_parameters(at.parameters)
         heldout = self._heldout(model) if alive else None
-        model = self.on.gather(model)
         return self._finish(model, heldout, time.perf_counter() - began)
 
     # --- batches -----------------------------------------------------------------------------------
@@ -342,13 +355,12 @@ class _Training:
             (self.out / f".probe-{os.getpid()}").unlink()
         except OSError as error:
             raise InputError(f"out {self.out}: cannot be written ({error.strerror})") from None
+        check_folder_is_shared(self.out)
 
     def _save(self, at: _State) -> None:
         """Write the whole state of the training: whole, or not at all."""
-        leaves = jax.tree.leaves(at.optimizer)
         tensors = {
-            **{k: whole(v) for k, v in at.parameters._asdict().items()},
-            **{f"optimizer.{i}": whole(leaf) for i, leaf in enumerate(leaves)},
+            **named(at.parameters, at.optimizer),
             "losses": self.losses[: at.step],
             "squares": self.squares[: at.step],
             "noise_key": np.asarray(jax.random.key_data(self.key)),
@@ -357,29 +369,25 @@ class _Training:
             "kind": "training", "version": __version__, "run": self.spec.key, "seed": self.spec.seed,
             "step": at.step, "left_at": self.left_at, "left_side": self.left_side,
         }  # fmt: skip
-        if self.writes:
-            checkpoint.write(self.out / STATE, tensors, document)
+        checkpoint.write(self.out / STATE, tensors, document, self.writers)
 
-    def _resume(self, parameters: Parameters, state: Any) -> _State:
-        """Return the state of an earlier call in this folder, or the given one."""
-        path = self.out / STATE
-        if not path.exists():
-            return _State(parameters, state, 0)
-        tensors, document = checkpoint.read(path)
+    def _resume(self) -> _State:
+        """Return the state that an earlier call in this folder has left."""
+        with checkpoint.opened(self.out / STATE) as file:
+            return self._resume_from(file, file.document)
+
+    def _resume_from(self, file: checkpoint.Opened, document: Mapping[str, Any]) -> _State:
         if document.get("kind") != "training" or document.get("run") != self.spec.key:
             raise InputError(f"out {self.out}: holds the training of another model; take another folder")
-        leaves, tree = jax.tree.flatten(state)
         try:
-            if not np.array_equal(tensors["noise_key"], np.asarray(jax.random.key_data(self.key))):
+            if not np.array_equal(file.read("noise_key"), np.asarray(jax.random.key_data(self.key))):
                 raise InputError(f"out {self.out}: its random keys are not those of seed {self.spec.seed}")
-            moments = [np.asarray(tensors[f"optimizer.{i}"], leaf.dtype) for i, leaf in enumerate(leaves)]
-            read = Parameters(*(np.asarray(tensors[k], self.dtype) for k in Parameters._fields))  # type: ignore[arg-type]
             step = int(document["step"])
-            self.losses[:step], self.squares[:step] = tensors["losses"], tensors["squares"]
+            self.losses[:step], self.squares[:step] = file.read("losses"), file.read("squares")
             self.left_at, self.left_side = document["left_at"], document["left_side"]
+            return _State(*self.on.read(file), step)
         except (KeyError, ValueError) as error:
-            raise InputError(f"checkpoint {path}: damaged or foreign ({error})") from None
-        return _State(*self.on.place(read, jax.tree.unflatten(tree, moments)), step)
+            raise InputError(f"checkpoint {self.out / STATE}: damaged or foreign ({error})") from None
 
     def _finish(self, model: DenseAM, heldout: float | None, seconds: float) -> Trained:
         """Write the model and the losses."""
@@ -391,14 +399,13 @@ class _Training:
         if diverged_at is None and not curve[-1] <= self.losses[0]:
             diverged_at = self.steps - 1  # ended above where it began
         known = self.squares[np.isfinite(self.squares)]
-        memory, files = None, [self.out / LOG]
+        files = [self.out / LOG]
         if diverged_at is None:
             scales = scales_of(self.study, self.spec)
             model = dataclasses.replace(model, scales=scales, activation=self._activation())
             memory = Memory(model, self.source.encoder(self.spec.shape.N), float(self.noise))
-            files.insert(0, memory.save(self.out / MODEL) if self.writes else self.out / MODEL)
+            files.insert(0, memory.save(self.out / MODEL, self.writers))
         result = Trained(
-            memory=memory,
             status="finished" if diverged_at is None else "diverged",
             diverged_at=diverged_at,
             loss=curve,
@@ -409,10 +416,12 @@ class _Training:
             expected=self.expected,
             seconds=seconds,
             operations=operations(self.spec.shape, self.study.epochs),
+            noise=float(self.noise),
+            float64=self.dtype == jnp.float64,
             files=tuple(files),
         )
         document = {"version": __version__, "run": self.spec.key, **result.to_json()}
-        if self.writes:
+        if self.writers.first:
             write_whole(self.out / LOG, json.dumps(document, indent=1, allow_nan=False).encode())
         return result
 
@@ -424,91 +433,7 @@ class _Training:
         return Softmax(self.spec.values["beta"]) if isinstance(lagrangian, Softmax) else lagrangian
 
 
-class _OneDevice:
-    """Training on the device at hand."""
-
-    def __init__(self, platform: str) -> None:
-        self._joined = platform == "cpu"
-
-    def begin(self, build: _Build) -> tuple[tuple[Parameters, Any], DenseAM, Optimizer]:
-        """Return initial parameters and state, the model without parameters, and the optimizer."""
-        model, optimizer = build(None)
-        start = model.parameters, optimizer.init(model.parameters)
-        return start, model.without_parameters(), optimizer
-
-    def place(self, parameters: Parameters, state: Any) -> tuple[Parameters, Any]:
-        """Put what was read to where it belongs."""
-        return jax.tree.map(jnp.asarray, (parameters, state))  # type: ignore[no-any-return]
-
-    def batches(self, clean: Any, keys: Array, noise: Array, features: Any) -> Columns:
-        """Return clean batches with noise."""
-        drawn: Columns = _add_noise(jnp.asarray(clean), keys, noise, features)
-        return drawn
-
-    def advance(self, *now: Any) -> tuple[Parameters, Any, Array]:
-        """Take a step on every batch."""
-        parameters, state, error, _ = _advance(*now, joined=self._joined)
-        return parameters, state, error
-
-    def share(self, columns: Columns) -> Columns:
-        """Return batches as they are evaluated."""
-        return columns
-
-    def gather(self, model: DenseAM) -> DenseAM:
-        """Return the trained model."""
-        return model
-
-
-class _OnMesh:
-    """Training on many devices: every array is made where it belongs, the compiler does the rest."""
-
-    def __init__(self, placement: Placement) -> None:
-        self._at = placement
-        self._step: Any = None
-        shared = Columns(placement.batches, placement.batches)  # type: ignore[arg-type]
-        self._noisy = jax.jit(_noisy, out_shardings=shared)
-
-    def begin(self, build: _Build) -> tuple[tuple[Parameters, Any], DenseAM, Optimizer]:
-        # No device ever holds all of W: its rows are drawn where they stay. What is not a parameter has no
-        # size, so it comes from a model of one memory.
-        model, optimizer = build(Parameters(jnp.zeros((1, 1)), jnp.zeros(1), jnp.zeros(1)))
-        begun = jax.jit(lambda: build(None)[0].parameters, out_shardings=self._at.parameters)
-        start, frame = begun(), model.without_parameters()
-        self._places = self._at.state(jax.eval_shape(optimizer.init, start))
-        state = jax.jit(lambda p: optimizer.init(p), out_shardings=self._places)(start)
-        return (start, state), frame, optimizer
-
-    def place(self, parameters: Parameters, state: Any) -> tuple[Parameters, Any]:
-        return self._at.put(parameters, self._at.parameters), self._at.put(state, self._places)
-
-    def batches(self, clean: Any, keys: Array, noise: Array, features: Any) -> Columns:
-        drawn: Columns = self._noisy(np.asarray(clean), keys, noise, features)
-        return drawn
-
-    def advance(self, *now: Any) -> tuple[Parameters, Any, Array]:
-        if self._step is None:
-            places = (self._at.parameters, self._places, self._at.everywhere, None)
-            self._step = jax.jit(
-                functools.partial(advance, joined="stacked"), out_shardings=places, donate_argnums=(0, 1)
-            )
-        parameters, state, error, _ = self._step(*now)
-        return parameters, state, error
-
-    def share(self, columns: Columns) -> Columns:
-        return self._at.put(columns, Columns(self._at.everywhere, self._at.everywhere))  # type: ignore[arg-type, no-any-return]
-
-    def gather(self, model: DenseAM) -> DenseAM:
-        return model.with_parameters(Parameters(*map(whole, model.parameters)))  # type: ignore[arg-type]
-
-
-def _noisy(clean: Array, keys: Array, noise: Array, features: Any) -> Columns:
-    drawn = jax.vmap(lambda key, Y: Y + noise * jax.random.normal(key, Y.shape, Y.dtype))(keys, clean)
-    return Columns(jnp.swapaxes(features.activation(drawn), -1, -2), jnp.swapaxes(clean, -1, -2))
-
-
-_add_noise = jax.jit(_noisy)
 _evaluate = jax.jit(evaluate)
-_advance = jax.jit(advance, static_argnames=("joined", "probes"), donate_argnums=(0, 1))
 
 
 @jax.jit

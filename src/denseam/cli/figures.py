@@ -9,9 +9,10 @@ from typing import Annotated, Any
 import typer
 
 from denseam.cli.options import Json, Quiet
-from denseam.cli.program import OK, app, interruptible, listener_of, print_json
-from denseam.cli.text import duration, print_table
+from denseam.cli.program import OK, app, interruptible, listener_of, print_json, train_listener_of
+from denseam.cli.text import print_table
 from denseam.errors import InputError
+from denseam.wording import duration
 
 figure = typer.Typer(
     help="The paper's figures and studies of our own: train, draw, judge.", no_args_is_help=True
@@ -90,9 +91,15 @@ def run(
 
     with interruptible(str(folder)):
         made = make_figures(
-            figures, chosen, folder, train=not draw_only, listener=listener_of(quiet), made=said
+            figures,
+            chosen,
+            folder,
+            train=not draw_only,
+            listener=listener_of(quiet),
+            training=train_listener_of(quiet),
+            made=said,
         )
-    table = write_findings(made, folder) if any(one.files for one in made) else None
+    table = write_findings(folder) if any(one.files for one in made) else None
     for one in made:
         if one.missing:
             print(

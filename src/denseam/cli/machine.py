@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -10,6 +11,7 @@ import typer
 from denseam.cli.options import Json, Quiet
 from denseam.cli.program import OK, app, listener_of, print_json
 from denseam.cli.text import print_table, print_verdicts
+from denseam.wording import quantity
 
 
 @app.command()
@@ -33,11 +35,18 @@ def bench(
     features: Annotated[str, typer.Option(help="The N to measure, as in 64,128,256.")] = "64,128,256",
     repeats: Annotated[int, typer.Option(help="Repetitions; medians are reported.")] = 5,
     seconds: Annotated[float, typer.Option(help="Seconds of work per measurement.")] = 4.0,
+    mesh: Annotated[
+        str | None,
+        typer.Option(help="One model on many devices instead: memories=4,batch=2, or all; beside the plan."),
+    ] = None,
     json_: Json = False,
 ) -> int:
     """Measure this engine against the product peak of this machine and a plain PyTorch loop."""
     from denseam.bench import benchmark
     from denseam.study import whole_values
+
+    if mesh is not None:
+        return _bench_mesh(whole_values("features", features), mesh, repeats, seconds, json_)
 
     def say(text: str) -> None:
         print(f"denseam: {text}", file=sys.stderr)
@@ -65,6 +74,38 @@ def bench(
     print(
         f"cost grows as N^{document['cost_exponent']:.2f} per step; twice the runs cost "
         f"{document['runs_ratio']:.2f} times as much; peak memory {document['peak_memory_mb']:.0f} MB"
+    )
+    return OK
+
+
+def _bench_mesh(features: Sequence[int], text: str, repeats: int, seconds: float, json_: bool) -> int:
+    """Measure steps of one model on meshes, and set beside them what `denseam plan` would say."""
+    from denseam.bench import benchmark_mesh
+
+    document = benchmark_mesh(
+        features, text, repeats, seconds, lambda said: print(f"denseam: {said}", file=sys.stderr)
+    )
+    if json_:
+        print_json(document)
+        return OK
+    rates = document["rates"]
+    print_table(
+        f"{document['devices']} devices ({document['device']}); each, while all of them work: products "
+        f"{quantity(rates['product_rate'], 'FLOP/s')}, memory {quantity(rates['bandwidth'], 'B/s')}, "
+        f"sums {quantity(rates['link'], 'B/s')}, a small sum {1e6 * rates['latency']:.0f} µs, "
+        f"a small step {1e6 * rates['step']:.0f} µs",
+        ["N", "optimizer", "mesh", "predicted", "measured", "measured/predicted"],
+        [
+            [
+                str(r["features"]),
+                r["optimizer"],
+                r["mesh"],
+                f"{1e3 * r['predicted_seconds']:.3g} ms",
+                f"{1e3 * r['measured_seconds']:.3g} ms",
+                f"{r['measured_seconds'] / r['predicted_seconds']:.2f}",
+            ]
+            for r in document["rows"]
+        ],
     )
     return OK
 

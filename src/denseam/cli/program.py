@@ -85,6 +85,17 @@ def listener_of(quiet: bool) -> Any:
     return Progress()
 
 
+def train_listener_of(quiet: bool) -> Any:
+    """Return who is told of the training of one model."""
+    if quiet:
+        from denseam.target import TrainListener
+
+        return TrainListener()
+    from denseam.progress import TrainProgress
+
+    return TrainProgress()
+
+
 @contextlib.contextmanager
 def interruptible(folder: str | None) -> Iterator[None]:
     """Say on Ctrl-C what was saved."""

@@ -47,9 +47,10 @@ from denseam.cli.program import (
     say_skipped,
     whole,
 )
-from denseam.cli.text import number, print_table, print_verdicts
+from denseam.cli.text import print_table, print_verdicts
 from denseam.errors import InputError, refuse, together
 from denseam.schema import COLUMNS as RECORD_COLUMNS
+from denseam.wording import number
 
 #: The columns of a table that fits a spreadsheet: all but the loss curves.
 SCALAR_COLUMNS = tuple(name for name, kind in RECORD_COLUMNS.items() if kind != "l")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from denseam.wording import number
+
 
 def print_table(title: str, head: list[str], rows: list[list[str]]) -> None:
     """Print a title and a table."""
@@ -11,11 +13,6 @@ def print_table(title: str, head: list[str], rows: list[list[str]]) -> None:
     print(title)
     for row in (head, ["─" * w for w in widths], *rows):
         print("  ".join(cell.rjust(w) for cell, w in zip(row, widths, strict=True)))
-
-
-def number(value: float | None) -> str:
-    """Return three digits."""
-    return "none" if value is None else f"{value:.3g}"
 
 
 def regret_text(value: float | None) -> str:
@@ -46,19 +43,3 @@ def print_verdicts(verdicts: list[Any]) -> None:
                 f"Loss curves of the scales differ {v.collapse:.2g} times as much as those of seeds."
             )
         print(*(line for line in lines if line), sep="\n", end="\n\n")
-
-
-def duration(seconds: float) -> str:
-    """Return a time in the unit that suits it."""
-    for size, unit in ((86400.0, "days"), (3600.0, "h"), (60.0, "min")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds:.2g} s"
-
-
-def quantity(value: float, unit: str) -> str:
-    """Return a number with the prefix that suits it."""
-    for size, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if value >= size:
-            return f"{value / size:.3g} {prefix}{unit}"
-    return f"{value:.3g} {unit}"

@@ -30,9 +30,19 @@ from denseam.cli.options import (
     Uncentered,
     UnitVariance,
 )
-from denseam.cli.program import OK, app, interruptible, listener_of, needed, print_json, whole
-from denseam.cli.text import duration, print_table, print_verdicts, quantity
+from denseam.cli.program import (
+    OK,
+    app,
+    interruptible,
+    listener_of,
+    needed,
+    print_json,
+    train_listener_of,
+    whole,
+)
+from denseam.cli.text import print_table, print_verdicts
 from denseam.errors import InputError, listed, refuse
+from denseam.wording import duration, quantity
 
 OptionalData = Annotated[
     str | None, typer.Argument(help="The data, as for tune; none if --devices is given with sizes.")
@@ -132,7 +142,13 @@ def _plan_devices(
     P = sizes["samples"] or round((5 if rho is None else rho) * N)
     B = sizes["batch"] or max(1, int((0.1 if beta is None else beta) * P + 1e-9))
     shape = Shape(N=N, K=sizes["memories"] or round((2 if kappa is None else kappa) * N), P=P, B=B)
-    where = roofline.device(kind)
+    if kind == "here":
+        from denseam.calibration import rates_here
+
+        _say("measuring the devices at hand")
+        where = rates_here()
+    else:
+        where = roofline.device(kind)
     found = roofline.best_mesh(shape, optimizer, where, devices)
     times = [roofline.training_seconds(shape, epochs, one) for one in found]
     if json_:
@@ -160,7 +176,10 @@ def _plan_devices(
         ],
     )
     known = "measured on one" if where.measured else "its maker's"
-    print(f"rates of {kind}: {known}; links are its maker's. Train with --mesh as in the first row.")
+    rates = f"rates of {kind}: {known}; links are its maker's"
+    print(
+        f"{rates if kind != 'here' else 'rates: measured just now'}. Train with --mesh as in the first row."
+    )
     return OK
 
 
@@ -292,7 +311,7 @@ def train(
     from denseam.figures.training import draw_training
     from denseam.mesh import join_processes, stdout_apart
     from denseam.recipe import read_recipe
-    from denseam.target import TrainListener, train_target
+    from denseam.target import train_target
 
     if tuned is None:
         raise InputError("tuned is needed: the folder of denseam tune")
@@ -302,16 +321,12 @@ def train(
         raise InputError("processes and process need a coordinator: HOST:PORT of the first process, or auto")
     recipe = read_recipe(tuned, data)
     folder = out or str(Path(tuned) / ("target" if scale is None else f"scale-{scale}"))
-    if quiet:
-        listener = TrainListener()
-    else:
-        from denseam.progress import TrainProgress
-
-        listener = TrainProgress()
     # The first collective is greeted on standard output, where one JSON document is to be.
     apart = stdout_apart() if coordinator else contextlib.nullcontext()
     with interruptible(folder), apart:
-        trained = train_target(recipe, folder, scale=scale, seed=seed, listener=listener, mesh=mesh)
+        trained = train_target(
+            recipe, folder, scale=scale, seed=seed, listener=train_listener_of(quiet), mesh=mesh
+        )
     if process:  # the first process writes and prints
         return OK if trained.status == "finished" else 1
     files = [str(f) for f in (*trained.files, *draw_training(trained, folder))]
@@ -339,7 +354,7 @@ def _print_trained(trained: Any, folder: str, files: list[str]) -> None:
         low, high = (trained.zero_mse * float(v[-1]) for v in (trained.expected.low, trained.expected.high))
         print(f"as the small models predict: {low:.4g} … {high:.4g}")
     print(*files, sep="\n")
-    level = f"{trained.memory.noise:g}"
+    level = f"{trained.noise:g}"
     print(f"now: denseam recall {folder}/memory.safetensors INPUT --noise {level} --steps 3 --out recalled")
 
 

@@ -14,6 +14,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from denseam.figures.examples import Examples
 from denseam.figures.results import Array, Results
 from denseam.figures.settings import Setting
 from denseam.quantities import QUANTITIES
@@ -237,6 +238,33 @@ class DriftIs(OfOne):
         return Measured(abs(v.drift - self.expected) <= self.tolerance, text)
 
 
+@dataclasses.dataclass(frozen=True)
+class HorizonAgrees(OfOne):
+    """At every epoch from `share` of the training on, the best rates of all scales agree."""
+
+    share: float = 0.1
+    decades: float = 0.15
+
+    def measure(self, results: Results) -> Measured:
+        """Take the largest difference between scales, and how far the optimum moves with the epoch."""
+        found = results.best_by_epoch(self.setting)
+        last = max(found)
+        late = {e: [v for v in by_scale.values() if v] for e, by_scale in found.items()}
+        apart = [
+            math.log10(max(v) / min(v)) for e, v in late.items() if e >= self.share * last and len(v) > 1
+        ]
+        if not apart:
+            return Measured(None, "no optimum at some epoch")
+        means = {e: float(np.mean(np.log10(v))) for e, v in late.items() if v}
+        first = min(e for e in means if e >= self.share * last)
+        moved = means[last] - means[first]
+        text = (
+            f"from epoch {first} to {last} it moves by {moved:+.2f} decades, "
+            f"at no time are scales more than {max(apart):.2f} decades apart"
+        )
+        return Measured(max(apart) <= self.decades, text)
+
+
 # --- tests on curves -------------------------------------------------------------------------------
 
 
@@ -263,27 +291,29 @@ class Collapse(OfOne):
         kept = [scale for scale in scales if scale >= self.share * scales[-1]]
         lost = diverging(results, self.setting)
         if self.share:
-            text += f" from {_letter(self.setting)} = {kept[0]} on"
+            text += f" from {self.setting.letter} = {kept[0]} on"
         if lost:
-            text += f", without {_letter(self.setting)} = {', '.join(map(str, lost))}, which diverges"
+            text += f", without {self.setting.letter} = {', '.join(map(str, lost))}, which diverges"
         return Measured(apart[worst] <= COLLAPSED, text)
 
 
 @dataclasses.dataclass(frozen=True)
 class CollapsesBetter(OfTwo):
-    """The curves of one setting lie closer together than those of another."""
+    """The curves of one setting lie closer together than those of another, at one learning rate."""
 
     quantity: str = "loss"
+    eta0: float | None = None
 
     def measure(self, results: Results) -> Measured:
         """Compare the distances; a setting of which runs diverge is the worse one."""
-        a, b = (distance(results, s, self.quantity) for s in (self.better, self.worse))
-        good, bad = (diverging(results, s) for s in (self.better, self.worse))
+        pair = (self.better, self.worse)
+        a, b = (distance(results, s, self.quantity, eta0=self.eta0) for s in pair)
+        good, bad = (diverging(results, s, self.eta0) for s in pair)
         text = f"{self.better.label}: {100 * a:.1f} % apart; {self.worse.label}: {100 * b:.1f} %"
         for setting, lost in ((self.better, good), (self.worse, bad)):
             if lost:
                 where = ", ".join(map(str, lost))
-                text += f", and {setting.label} {_letter(setting)} = {where} diverges"
+                text += f", and {setting.label} {setting.letter} = {where} diverges"
         return Measured(not good and (a < b or bool(bad)), text)
 
 
@@ -298,7 +328,7 @@ class Grows(OfOne):
     def measure(self, results: Results) -> Measured:
         """Fit the power."""
         power = exponent(results, self.setting, self.quantity)
-        text = f"{symbol(self.quantity)} ∝ {_letter(self.setting)}^{power:.2f}"
+        text = f"{symbol(self.quantity)} ∝ {self.setting.letter}^{power:.2f}"
         return Measured(None if math.isnan(power) else self.low <= power <= self.high, text)
 
 
@@ -349,7 +379,7 @@ class SlowsDown(OfOne):
         ends = {s: float(np.nanmean(v[:, -1])) for s, (_, v) in results.curves(self.setting, "loss").items()}
         scales = sorted(ends)
         ratio = ends[scales[-1]] / ends[scales[0]] - 1
-        letter = _letter(self.setting)
+        letter = self.setting.letter
         text = f"the loss at {letter} = {scales[-1]} ends {100 * ratio:+.0f} % from that at {scales[0]}"
         return Measured(ratio > COLLAPSED, text)
 
@@ -374,6 +404,32 @@ class All:
         return Measured(all(holds) if None not in holds or False in holds else None, text)
 
 
+# --- tests on recall --------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Agree:
+    """The small memory's answer correlates with the large one's, shrunk, after some steps."""
+
+    examples: Examples
+    steps: int
+    least: float = 0.9
+
+    @property
+    def settings(self) -> tuple[Setting, ...]:
+        """Nothing of a sweep."""
+        return ()
+
+    def measure(self, results: Results) -> Measured:
+        """Compare the correlation with the least that counts as agreement."""
+        found = results.examples(self.examples)
+        at = found["steps"].tolist().index(self.steps)
+        correlation, chance = float(found["correlation"][at]), float(found["chance"][at])
+        many = "step" if self.steps == 1 else "steps"
+        text = f"correlation {correlation:.2f} after {self.steps} {many} ({chance:.2f} with another sample's)"
+        return Measured(correlation >= self.least, text)
+
+
 # --- numbers ---------------------------------------------------------------------------------------
 
 
@@ -382,12 +438,14 @@ def symbol(quantity: str) -> str:
     return "MSE" if quantity == "loss" else QUANTITIES[quantity].symbol
 
 
-def distance(results: Results, setting: Setting, quantity: str, share: float = 0.0) -> float:
+def distance(
+    results: Results, setting: Setting, quantity: str, share: float = 0.0, eta0: float | None = None
+) -> float:
     """Return the mean |log-ratio| of the scales' curves (means over seeds) to the largest scale's.
 
     Scales below a share of the largest are left out, and those at which a run diverges.
     """
-    curves = _means(results, setting, quantity)
+    curves = _means(results, setting, quantity, eta0)
     if len(curves) < 2:
         return math.nan
     *others, (last, largest) = curves.items()
@@ -425,17 +483,15 @@ def diverging(results: Results, setting: Setting, eta0: float | None = None) -> 
     return [scale for scale, (_, values) in curves.items() if not np.isfinite(values[:, -1]).all()]
 
 
-def _means(results: Results, setting: Setting, quantity: str) -> dict[int, tuple[Array, Array]]:
-    lost = diverging(results, setting)
+def _means(
+    results: Results, setting: Setting, quantity: str, eta0: float | None = None
+) -> dict[int, tuple[Array, Array]]:
+    lost = diverging(results, setting, eta0)
     return {
         scale: (x, np.exp(np.mean(np.log(values), axis=0)))
-        for scale, (x, values) in results.curves(setting, quantity).items()
+        for scale, (x, values) in results.curves(setting, quantity, eta0).items()
         if scale not in lost
     }
-
-
-def _letter(setting: Setting) -> str:
-    return "K" if setting.ratios is None else "N"
 
 
 def _regret(v: Any) -> str:

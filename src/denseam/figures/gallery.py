@@ -12,7 +12,7 @@ from typing import Any
 
 from denseam._version import __version__
 from denseam.errors import InputError
-from denseam.figures.catalog import Figure
+from denseam.figures.catalog import Figure, catalog
 from denseam.figures.claims import Finding
 from denseam.figures.drawing import draw_figure
 from denseam.figures.results import Results
@@ -20,6 +20,7 @@ from denseam.figures.sizes import Size
 from denseam.files import write_whole
 from denseam.runner import SweepListener, run_specs
 from denseam.store import Row, Store, thin
+from denseam.target import TrainListener
 
 RUNS = "runs"
 
@@ -54,6 +55,7 @@ def make_figures(
     train: bool = True,
     formats: Sequence[str] = ("png", "svg"),
     listener: SweepListener | None = None,
+    training: TrainListener | None = None,
     stop: threading.Event | None = None,
     made: Callable[[Made], None] = lambda _: None,
 ) -> list[Made]:
@@ -71,13 +73,17 @@ def make_figures(
         Of the pictures.
     listener, stop
         As in `denseam.sweep`.
+    training
+        Told of the memories that are trained to compare their recall.
     made
         Told of each figure as it is done.
     """
     folder, found = Path(out), []
     rows: dict[str, Row] = _rows(folder)
     for figure in figures:
-        if train and train_figure(figure, size, folder, rows.keys(), listener=listener, stop=stop):
+        if train and train_figure(
+            figure, size, folder, rows.keys(), listener=listener, training=training, stop=stop
+        ):
             rows = _rows(folder)
         done = _make(figure, size, folder, rows, formats)
         found.append(done)
@@ -91,14 +97,19 @@ def _make(figure: Figure, size: Size, folder: Path, rows: Mapping[str, Row], for
     missing += sum(one.read(size, folder) is None for one in figure.examples)
     if missing:
         return Made(figure, (), (), missing)
-    own = figure.paper_label is None
-    findings = tuple(dataclasses.replace(claim.judge(results), own=own) for claim in figure.claims)
+    findings = judge(figure, results)
     files = draw_figure(figure, findings, results, folder, formats)
     done = Made(figure, tuple(files), findings)
     document = {"schema": 1, "version": __version__, "size": size.name, **done.to_json()}
     document["files"] = [file.name for file in files]
     write_whole(folder / f"{figure.name}.json", json.dumps(document, indent=1, ensure_ascii=False).encode())
     return done
+
+
+def judge(figure: Figure, results: Results) -> tuple[Finding, ...]:
+    """Return what became of the claims of a figure."""
+    own = figure.paper_label is None
+    return tuple(dataclasses.replace(claim.judge(results), own=own) for claim in figure.claims)
 
 
 def train_figure(
@@ -108,6 +119,7 @@ def train_figure(
     present: Collection[str],
     *,
     listener: SweepListener | None = None,
+    training: TrainListener | None = None,
     stop: threading.Event | None = None,
 ) -> bool:
     """Train what a figure needs and is not present; return whether there was anything to do.
@@ -124,7 +136,7 @@ def train_figure(
         run_specs(asked, folder / RUNS, listener=listener, stop=stop)
     for one in figure.examples:
         if one.read(size, folder) is None:
-            one.make(size, folder)
+            one.make(size, folder, training)
     return bool(asked)
 
 
@@ -154,22 +166,23 @@ def _rows(folder: Path) -> dict[str, Row]:
     return {row["key"]: row for row in Store(folder / RUNS).read()}
 
 
-def write_findings(made: Iterable[Made], folder: Path) -> Path:
-    """Write figure, claim, what was measured and verdict of every claim as a table (Markdown)."""
+def write_findings(folder: Path) -> Path:
+    """Write claim, what was measured and verdict of every figure in a folder as a table (Markdown)."""
+    lines = ["| figure | claim | measured | verdict |", "|---|---|---|---|"]
+    for document in findings_in(folder):
+        for n, found in enumerate(document["claims"]):
+            name = "" if n else f"`{document['paper_label'] or document['name']}`"
+            cells = (name, found["claim"], found["measured"], found["verdict"])
+            lines.append("| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |")
     path = folder / "findings.md"
-    write_whole(path, findings_table(made).encode())
+    write_whole(path, ("\n".join(lines) + "\n").encode())
     return path
 
 
-def findings_table(made: Iterable[Made]) -> str:
-    """Return the table of all claims as Markdown."""
-    lines = ["| figure | claim | measured | verdict |", "|---|---|---|---|"]
-    for one in made:
-        for n, finding in enumerate(one.findings):
-            name = "" if n else f"`{one.figure.paper_label or one.figure.name}`"
-            cells = (name, finding.claim, finding.measured, finding.verdict)
-            lines.append("| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |")
-    return "\n".join(lines) + "\n"
+def findings_in(folder: Path) -> list[dict[str, Any]]:
+    """Return what was written of the figures that were made in a folder, in the order of the catalog."""
+    paths = [folder / f"{figure.name}.json" for figure in catalog()]
+    return [json.loads(path.read_text(encoding="utf-8")) for path in paths if path.is_file()]
 
 
 def size_of(name: str) -> Size:

@@ -14,6 +14,7 @@ from denseam.figures.claims import (
     EdgeFallsAlong,
     Grows,
     GrowsLess,
+    HorizonAgrees,
     SlowsDown,
     Transfers,
     TransfersFrom,
@@ -29,7 +30,7 @@ from denseam.figures.paper import (
     RELU_SGD,
     RELU_SGD_NORMAL,
 )
-from denseam.figures.parts import Horizon, HorizonAgrees, Loss, Optimum, Probe, Sweep
+from denseam.figures.parts import Horizon, Loss, Optimum, Probe, Sweep
 from denseam.figures.settings import Setting
 from denseam.rectified import relu_constant
 from denseam.theory.gaussian import feature_variance
@@ -44,6 +45,12 @@ FROZEN = ADAM.but("b frozen", values=(("eta_b_ratio", 0.0),))
 SLOW_INSIDE = ADAM_INSIDE.but("η_b ∝ N^-1/2", parameterization="eta_b=N^-1/2", fewer=True)
 FROZEN_INSIDE = ADAM_INSIDE.but("b frozen", values=(("eta_b_ratio", 0.0),), fewer=True)
 TRAINED_INSIDE = ADAM_INSIDE.but("b trained", fewer=True)
+
+# Entries of the gradient are about 0.5/N: 0.004 at N = 128.
+LARGE_EPSILON = ADAM.but("ε = 0.003", values=(("epsilon", 3e-3),), eta0=(-2.25, 0.25))
+SHRINKING_EPSILON = ADAM.but(
+    "ε ∝ gradient", values=(("epsilon", 0.4),), parameterization="epsilon=gradient", eta0=(-2.25, 0.25)
+)
 
 # The spike is B times the bulk, so a rate that fits it is B times smaller: η0·K/B.
 SPIKE = SGD.but(
@@ -127,6 +134,24 @@ OWN: tuple[Figure, ...] = (
                 All((Transfers(ADAM.but("b trained")), Transfers(SLOW_BIAS), Transfers(FROZEN))),
             ),
         ),
+    ),
+    Figure(
+        name="adam-epsilon",
+        paper_label=None,
+        title="Adam's ε beside a gradient that shrinks with size",
+        rows=(
+            (Sweep(ADAM.but("ε = 1e-8")), Sweep(LARGE_EPSILON)),
+            (Sweep(SHRINKING_EPSILON), Optimum((ADAM.but("ε = 1e-8"), LARGE_EPSILON, SHRINKING_EPSILON))),
+        ),
+        claims=(
+            claim("With the usual ε = 1e-8 the rate transfers.", Transfers(ADAM.but("ε = 1e-8"))),
+            claim(
+                "With ε = 0.003, which the gradient falls below, it does not.", DoesNotTransfer(LARGE_EPSILON)
+            ),
+            claim("With a large ε that shrinks as the gradient does, it does.", Transfers(SHRINKING_EPSILON)),
+        ),
+        remark="An entry of the gradient of W is about 0.5/N. Far below ε the step is η·gradient/ε, so that "
+        "the best rate grows as N. With epsilon=gradient ε is 0.4/N for W and 0.4/√N for the biases.",
     ),
     Figure(
         name="spike-rate",

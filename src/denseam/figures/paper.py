@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from denseam.figures.catalog import Figure
 from denseam.figures.claims import (
+    Agree,
     All,
     Claim,
     Collapse,
@@ -24,7 +25,7 @@ from denseam.figures.claims import (
     claim,
 )
 from denseam.figures.examples import Examples
-from denseam.figures.parts import Agree, Loss, Probe, Sweep, Tiles
+from denseam.figures.parts import Loss, Probe, Sweep, Tiles
 from denseam.figures.settings import Setting
 
 ZERO = "biases start at zero"
@@ -319,7 +320,8 @@ PAPER: tuple[Figure, ...] = (
             claim("Centred, the learning rate transfers.", Transfers(SOFTMAX_ADAM)),
             claim("It transfers better than without.", LowerRegret(SOFTMAX_ADAM, SOFTMAX_ADAM_PLAIN)),
             claim(
-                "The loss collapses better with centring.", CollapsesBetter(SOFTMAX_ADAM, SOFTMAX_ADAM_PLAIN)
+                "The loss collapses better with centring.",
+                CollapsesBetter(SOFTMAX_ADAM, SOFTMAX_ADAM_PLAIN, eta0=0.005),
             ),
         ),
     ),

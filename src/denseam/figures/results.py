@@ -15,7 +15,7 @@ from denseam.errors import InputError
 from denseam.figures.examples import Examples
 from denseam.figures.settings import Setting
 from denseam.figures.sizes import Size
-from denseam.judgement import Verdict, verdict
+from denseam.judgement import Verdict, horizon, verdict
 from denseam.schema import PROBE_COLUMNS
 from denseam.store import Records, Row, epochs_of, thin
 
@@ -53,11 +53,7 @@ class Results:
         the one nearest to `eta0`; by default to the best at the smallest scale. Values are NaN from where a
         run diverged.
         """
-        rows = self.rows(setting)
-        rates = sorted({row["eta0"] for row in rows})
-        if eta0 is None:
-            eta0 = rates[0] if len(rates) == 1 else self.base_optimum(setting)
-        nearest = min(rates, key=lambda rate: abs(math.log(rate / eta0)))
+        rows, nearest = self.rows(setting), self.rate(setting, eta0)
         found: dict[int, tuple[Array, Array]] = {}
         for scale in sorted({row["scale"] for row in rows}):
             here = [r for r in rows if r["scale"] == scale and r["eta0"] == nearest]
@@ -78,12 +74,23 @@ class Results:
             raise InputError("the examples of recall are not there yet")
         return found
 
-    def base_optimum(self, setting: Setting) -> float:
-        """Return the best learning rate at the smallest scale; the middle of the grid if all diverged."""
-        optimum = self.verdict(setting).optimum
-        best = optimum[min(optimum)]
-        rates = sorted({row["eta0"] for row in self.rows(setting)})
-        return rates[len(rates) // 2] if best is None else best
+    def rate(self, setting: Setting, eta0: float | None = None) -> float:
+        """Return the learning rate of the runs that is nearest to a given one.
+
+        By default to the best at the smallest scale, or to the middle of the grid if all diverged there.
+        """
+        rates = sorted({float(row["eta0"]) for row in self.rows(setting)})
+        if len(rates) == 1:
+            return rates[0]
+        if eta0 is None:
+            optimum = self.verdict(setting).optimum
+            eta0 = optimum[min(optimum)] or rates[len(rates) // 2]
+        return min(rates, key=lambda rate: abs(math.log(rate / eta0)))
+
+    def best_by_epoch(self, setting: Setting) -> dict[int, dict[int, float | None]]:
+        """Return epoch → scale → best learning rate."""
+        (found,) = horizon(self.rows(setting)).values()
+        return found
 
     def _read(self, setting: Setting) -> Records:
         keys = [spec.key for study in setting.studies(self.size) for spec in study.runs()]

@@ -55,6 +55,11 @@ class Setting:
         """Return the setting with changes, under another label."""
         return dataclasses.replace(self, label=label, **changes)
 
+    @property
+    def letter(self) -> str:
+        """The letter of the size that grows."""
+        return "K" if self.ratios is None else "N"
+
     def scales(self, size: Size) -> tuple[int, ...]:
         """Return the sizes that are compared."""
         if self.data == "mnist":

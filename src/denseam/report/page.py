@@ -11,6 +11,7 @@ from typing import Any
 
 from denseam.figures.style import MARKERS
 from denseam.report.markup import Markup, embedded_json, join, table, tag
+from denseam.wording import duration, number
 
 _SIGNS = {"TRANSFERS": "✓", "DRIFTS": "↗", "FAILS": "✕", "INCONCLUSIVE": "?"}
 _LONG_GRID = 16
@@ -83,23 +84,12 @@ def _hash(text: str) -> str:
 # --- words and numbers -----------------------------------------------------------------------------
 
 
-def _number(value: float | None, digits: int = 3) -> str:
-    return "none" if value is None else f"{value:.{digits}g}"
-
-
 def _symbol(axis: str) -> str:
     return "η₀" if axis == "eta0" else axis
 
 
-def _count(number: int, word: str) -> str:
-    return f"{number:,} {word}{'' if number == 1 else 's'}"
-
-
-def _duration(seconds: float) -> str:
-    for size, unit in ((86400.0, "days"), (3600.0, "h"), (60.0, "min")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds:.2g} s"
+def _count(many: int, word: str) -> str:
+    return f"{many:,} {word}{'' if many == 1 else 's'}"
 
 
 def _badge(status: str) -> Markup:
@@ -298,8 +288,8 @@ def _optima(s: Mapping[str, Any], symbol: str) -> Markup:
         return text if low is None or high is None else f"{text} [{100 * low:.2f}, {100 * high:.2f}]"
 
     rows = [
-        (row["scale"], _number(row["optimum"]), _number(row["best_loss"]), regret(row),
-         "beyond the grid" if row["edge"] is None else _number(row["edge"]))
+        (row["scale"], number(row["optimum"]), number(row["best_loss"]), regret(row),
+         "beyond the grid" if row["edge"] is None else number(row["edge"]))
         for row in s["verdict"]["rows"]
     ]  # fmt: skip
     head = (s["letter"], f"best {symbol}", "best loss", "regret, 95 % interval", "edge of stability")
@@ -318,7 +308,7 @@ def _collapse(i: int, s: Mapping[str, Any], symbol: str) -> Markup:
             f"Collapse: {collapse:.2g}. Loss curves of the sizes differ {collapse:.2g} times as much as "
             "those of two seeds at the smallest size; near 1, sizes cannot be told apart from seeds."
         )
-    options = [(j, _number(v)) for j, v in enumerate(s["values"])]
+    options = [(j, number(v)) for j, v in enumerate(s["values"])]
     return tag(
         "div",
         tag("h3", "Collapse"),
@@ -338,7 +328,7 @@ def _probes(i: int, s: Mapping[str, Any], symbol: str) -> Markup:
             class_="block",
         )  # fmt: skip
     quantities = [(j, f"{q['symbol']}: {q['meaning']}") for j, q in enumerate(probes["quantities"])]
-    values = [(j, _number(v)) for j, v in enumerate(probes["values"])]
+    values = [(j, number(v)) for j, v in enumerate(probes["values"])]
     return tag(
         "div",
         tag("h3", "Probes"),
@@ -369,7 +359,7 @@ def _settings(s: Mapping[str, Any]) -> Markup:
     grids = [(name, _grid(values)) for name, values in s["grids"].items()]
     fixed = [(k, _setting(v)) for k, v in s["settings"].items() if k not in s["grids"]]
     versions = [(name if name != "version" else "denseam", ", ".join(v)) for name, v in s["versions"].items()]
-    versions += [("runs", f"{s['count']:,}"), ("time in all runs", _duration(s["seconds"] or 0.0))]
+    versions += [("runs", f"{s['count']:,}"), ("time in all runs", duration(s["seconds"] or 0.0))]
     return tag(
         "div",
         tag("h3", "Settings"),
@@ -418,18 +408,18 @@ def _tuned(t: Mapping[str, Any]) -> Markup:
     facts: list[tuple[str, str]] = []
     if t["recommended"]:
         low, high = t["eta0_ci"] or (None, None)
-        between = f" [{_number(low)}, {_number(high)}]" if low is not None else ""
-        facts.append(("use η₀", f"{_number(t['eta0'])}{between}"))
-        facts += [(f"use {k}", _number(v)) for k, v in (t["constants"] or {}).items()]
+        between = f" [{number(low)}, {number(high)}]" if low is not None else ""
+        facts.append(("use η₀", f"{number(t['eta0'])}{between}"))
+        facts += [(f"use {k}", number(v)) for k, v in (t["constants"] or {}).items()]
         facts.append(("base", str(t["base"])))
     shape = t["target"] or {}
     facts.append(("target", ", ".join(f"{k} = {v}" for k, v in shape.items() if v is not None)))
-    facts += [(k, _number(v, 4)) for k, v in (t["parameters"] or {}).items()]
+    facts += [(k, number(v, 4)) for k, v in (t["parameters"] or {}).items()]
     facts += [("sizes tuned at", ", ".join(map(str, t["scales"] or []))), ("seeds", str(t["seeds"])),
               ("data", str(t["data"]))]  # fmt: skip
     cost = t["cost"]
     if cost.get("share") is not None and cost.get("runs") is not None:
-        facts.append(("cost", f"{cost['runs']} runs, {_duration(cost['seconds'] or 0)}; "
+        facts.append(("cost", f"{cost['runs']} runs, {duration(cost['seconds'] or 0)}; "
                       f"{100 * cost['share']:.2g} % of a sweep at the target"))  # fmt: skip
     others = [tag("li", _badge(str(v["status"])), f" {v['axis']}: {v['reason']}") for v in t["verdicts"]]
     refused = None if t["recommended"] else tag("p", "No learning rate is recommended. ", t["advice"] or "",
@@ -445,9 +435,9 @@ def _training(i: int, t: Mapping[str, Any]) -> Markup:
     elif t["status"] == "diverged":
         text = f"It diverged at step {t['diverged_at']}; no model was written."
     else:
-        heldout = "" if t["heldout_mse"] is None else f", {_number(t['heldout_mse'], 4)} on held-out samples"
-        text = f"MSE {_number(t['final_mse'], 4)} per feature{heldout}; predicting zero gives "
-        text += f"{_number(t['zero_mse'], 4)}. It took {_duration(t['seconds'] or 0)}."
+        heldout = "" if t["heldout_mse"] is None else f", {number(t['heldout_mse'], 4)} on held-out samples"
+        text = f"MSE {number(t['final_mse'], 4)} per feature{heldout}; predicting zero gives "
+        text += f"{number(t['zero_mse'], 4)}. It took {duration(t['seconds'] or 0)}."
     if t.get("left_expected_at") is not None:
         text += f" The loss left what the small models predict after epoch {t['left_expected_at']} "
         text += f"({t['left_expected']})."
@@ -465,8 +455,8 @@ def _training(i: int, t: Mapping[str, Any]) -> Markup:
 
 def _recall(r: Mapping[str, Any]) -> Markup:
     rows = [
-        (_number(x["noise"]), x["samples"], x["at_rest"], _number(x["steps"]), _number(x["energy_start"], 4),
-         _number(x["energy_end"], 4))
+        (number(x["noise"]), x["samples"], x["at_rest"], number(x["steps"]), number(x["energy_start"], 4),
+         number(x["energy_end"], 4))
         for x in r["levels"]
     ]  # fmt: skip
     head = ("noise", "samples", "at rest", "steps, mean", "energy at first", "energy in the end")

@@ -39,7 +39,7 @@ def param_groups(
         For a module of your own: parameter name → 'W', 'b' or 'c'. Every parameter that is trained must have
         one; a matrix that is used in two places is one parameter, under either of its names.
     epsilon
-        Adam's ε; for W it is multiplied by ``scales.epsilon_W``.
+        Adam's ε; for each parameter it is multiplied by its own factor, such as ``scales.epsilon_W``.
     decay
         AdamW's weight decay of W, multiplied by ``scales.decay_W``; biases are not decayed.
     """
@@ -62,6 +62,9 @@ def param_groups(
     problems += [f"parameter {n!r} belongs to no group; give it a role" for n in left]
     refuse(problems)
     rates = {"W": scales.eta_W, "b": scales.eta_b, "c": scales.eta_c}
+    factors = {"W": scales.epsilon_W, "b": scales.epsilon_b, "c": scales.epsilon_c}
+    if epsilon is None and any(factor != 1 for factor in factors.values()):
+        epsilon = 1e-8  # PyTorch's own, which the factors need
     groups = []
     for role in ROLES:
         mine: dict[int, Any] = {id(p): p for p in named.values() if role_of.get(id(p)) == role}
@@ -69,9 +72,8 @@ def param_groups(
             continue
         group: dict[str, Any] = {"params": list(mine.values()), "lr": rates[role], "name": role}
         group |= {"prescribed": rates[role], "made_for": scales.optimizer}  # for `verify`
-        own_epsilon = epsilon if epsilon is not None else 1e-8 if scales.epsilon_W != 1 else None
-        if own_epsilon is not None:
-            group["eps"] = own_epsilon * (scales.epsilon_W if role == "W" else 1.0)
+        if epsilon is not None:
+            group["eps"] = epsilon * factors[role]
         if decay is not None:
             group["weight_decay"] = decay * scales.decay_W if role == "W" else 0.0
         groups.append(group)
