@@ -287,11 +287,9 @@ def test_doctor_examines():
 
 def test_bench_measures_and_reports():
     document = json.loads(
-        run("bench", "--features", "16,32", "--repeats", "1", "--seconds", "0.01", "--json").stdout
+        run("bench", "--features", "16", "--repeats", "1", "--seconds", "0.01", "--json").stdout
     )
-    assert {(r["features"], r["optimizer"]) for r in document["rows"]} == {
-        (16, "sgd"), (16, "adam"), (32, "sgd"), (32, "adam"),
-    }  # fmt: skip
+    assert [(r["features"], r["optimizer"]) for r in document["rows"]] == [(16, "sgd"), (16, "adam")]
     assert all(0 < r["peak_fraction"] < 2 for r in document["rows"])
 
 
@@ -323,7 +321,7 @@ def test_check_says_pass_or_fail_by_word_number_and_exit_code(tmp_path, inside):
     assert table[0].startswith("key,study,scale")
     assert "lambda_max" in table[0]
     assert len(table) == 1 + 2 * 4 * 3, "scales × seeds × steps"
-    wrong = run("check", *SMALL_CHECK, "--uncentered")
+    wrong = inside("check", *SMALL_CHECK, "--uncentered")
     assert wrong.returncode == 1
     assert "relu-sgd-uncentred: FAIL" in wrong.stdout
     assert "spike: the mean activation" in wrong.stdout

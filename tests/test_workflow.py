@@ -190,13 +190,17 @@ def test_bad_input_is_one_line_and_leaves_nothing(arguments, words, bad, images,
 # --- kill -9 -----------------------------------------------------------------------------------------
 
 
+#: What is killed is another process; what it is compared with, and what resumes it, runs in this one.
+AS_HERE = os.environ | {"JAX_ENABLE_X64": "1"}
+
+
 def killed(arguments, times, rng, begun, longest):
     """Start the program and kill it a moment after it has begun, so many times; return how often it was running."""
     kills = 0
     for _ in range(times):
         before = begun()
         child = subprocess.Popen(
-            [PROGRAM, *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            [PROGRAM, *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=AS_HERE
         )
         while child.poll() is None and begun() == before:
             time.sleep(0.01)
@@ -219,13 +223,14 @@ def test_killed_searches_end_the_same(images, tmp_path):
     times, rng = int(os.environ.get("KILLS", "1")), random.Random(0)
     search = ["tune", images, "--epochs", 12, "--optimizer", "sgd", "--unit-variance",
               "--scales", "16,36,144", "-q"]  # fmt: skip
-    assert run(*search, "--out", tmp_path / "whole").returncode == 0
+    here = [str(word) for word in search]
+    assert main([*here, "--out", str(tmp_path / "whole")]) == 0
     shards = tmp_path / "parts" / "runs" / "shards"
     assert (
         killed([*search, "--out", tmp_path / "parts"], times, rng, lambda: len(list(shards.glob("*"))), 0.5)
         > 0
     )
-    run(*search, "--out", tmp_path / "parts")
+    assert main([*here, "--out", str(tmp_path / "parts")]) == 0
     whole, parts = (without_seconds((tmp_path / p / "tuned.json").read_text()) for p in ("whole", "parts"))
     assert parts == whole
 
@@ -234,7 +239,7 @@ SLOW = """
 import sys, time
 from denseam import target
 from denseam.cli import main
-target.SAVE_SECONDS, target.SEGMENT_BYTES = 0.0, 72 * 144 * 4  # a state after nearly every step, of 120
+target.SAVE_SECONDS, target.SEGMENT_BYTES = 0.0, {segment}  # a state after nearly every step, of 120
 real = target._Training._advance
 def slow(*arguments):
     time.sleep(0.03)
@@ -244,18 +249,20 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
-def test_a_killed_training_goes_on_from_its_state(images, tuned, tmp_path):
+def test_a_killed_training_goes_on_from_its_state(images, tuned, tmp_path, monkeypatch):
     """Killed as soon as it has saved a later state, so that every start resumes one."""
     from denseam import checkpoint
     from denseam.target import STATE
 
     folder, _ = tuned
     train = ["train", str(images), "--tuned", str(folder), "-q", "--out"]
-    slow = [sys.executable, "-c", SLOW, *train]
-    assert subprocess.run([*slow, tmp_path / "whole"], stdout=subprocess.DEVNULL).returncode == 0
+    segment = 72 * 144 * 4
+    slow = [sys.executable, "-c", SLOW.format(segment=segment), *train]
+    monkeypatch.setattr("denseam.target.SEGMENT_BYTES", segment)
+    assert main([*train, str(tmp_path / "whole")]) == 0
     out, steps = tmp_path / "parts", [0]
     for _ in range(int(os.environ.get("KILLS", "2"))):
-        child = subprocess.Popen([*slow, out], stdout=subprocess.DEVNULL)
+        child = subprocess.Popen([*slow, out], stdout=subprocess.DEVNULL, env=AS_HERE)
         while child.poll() is None:
             if (out / STATE).exists() and (now := checkpoint.read(out / STATE)[1]["step"]) > steps[-1] + 3:
                 break
@@ -265,6 +272,6 @@ def test_a_killed_training_goes_on_from_its_state(images, tuned, tmp_path):
         child.wait()
         steps.append(now)
     assert not (out / "memory.safetensors").exists()
-    assert subprocess.run([*slow, out], stdout=subprocess.DEVNULL).returncode == 0
+    assert main([*train, str(out)]) == 0
     whole, parts = ((p / "memory.safetensors").read_bytes() for p in (tmp_path / "whole", out))
     assert parts == whole

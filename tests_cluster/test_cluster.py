@@ -13,6 +13,8 @@ import pytest
 from distributed import Client
 
 from denseam.cluster import Cluster, connect
+from denseam.figures.catalog import find
+from denseam.figures.sizes import SIZES
 from denseam.runner import run_studies
 from denseam.store import Store
 from denseam.study import Study, from_file
@@ -54,9 +56,9 @@ def table(records):
     return {row["key"]: {k: v for k, v in row.items() if k not in HOW} for row in records}
 
 
-def drive(cluster, *arguments, **options):
+def drive(cluster, *arguments, command=("sweep",), **options):
     where = ("--executor", "dask", "--address", cluster.address)
-    command = [sys.executable, "-c", DRIVER, "sweep", *map(str, arguments), *where]
+    command = [sys.executable, "-c", DRIVER, *command, *map(str, arguments), *where]
     return subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=cluster.environment, **options
     )
@@ -172,6 +174,22 @@ def test_the_executor_of_a_client_works_too(cluster, tmp_path):
     assert table(summary.records) == table(run_studies(study).records)
     with connect(Cluster("dask", address=cluster.address), tmp_path / "out") as executor:
         assert executor.room() == 4
+
+
+def test_a_figure_is_trained_there_too(cluster, tmp_path):
+    made = ended(
+        drive(
+            cluster, "many-memories", "--size", "tiny", "--out", tmp_path, "--json", command=("figure", "run")
+        )
+    )
+    assert made.returncode == 0, made.stderr
+    document = json.loads(made.stdout)
+    assert document["missing"] == {}
+    assert "many-memories.png" in document["files"][0]
+    assert "dashboard at" in made.stderr
+    rows = Store(tmp_path / "runs").read()
+    assert {row["key"] for row in rows} == {spec.key for s in find(["many-memories"])[0].settings
+                                            for study in s.studies(SIZES["tiny"]) for spec in study.runs()}  # fmt: skip
 
 
 def test_a_cluster_on_this_machine_needs_no_address(tmp_path):

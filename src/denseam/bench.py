@@ -6,7 +6,6 @@ ratios of what was measured side by side hold.
 
 from __future__ import annotations
 
-import dataclasses
 import importlib.util
 import math
 import platform
@@ -134,7 +133,7 @@ def benchmark_mesh(
     return {
         "device": str(jax.devices()[0].device_kind),
         "devices": devices,
-        "rates": dataclasses.asdict(where),
+        "rates": where.to_json(),
         "rows": rows,
         "versions": _versions(),
     }

@@ -6,6 +6,7 @@ Rates are those of a device while all of them work, since virtual devices share 
 from __future__ import annotations
 
 import functools
+import math
 import os
 import statistics
 import time
@@ -60,8 +61,8 @@ def rates_here(devices: Sequence[Any] | None = None) -> Device:
         share=CPU_SHARE if platform == "cpu" else GPU_SHARE,
         bandwidth=bandwidth,
         memory=float(memory),
-        link=link or np.inf,
-        network=link or np.inf,
+        link=link or math.inf,
+        network=link or math.inf,
         node=n,
         step=max(0.0, small - latency),
         latency=latency,

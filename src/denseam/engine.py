@@ -362,8 +362,7 @@ class Program:
 
         precise.__name__ = name
         if self.platform == "cpu":
-            # One single-threaded program per core beats one program over all cores.
-            return jax.jit(precise, compiler_options={"xla_cpu_multi_thread_eigen": False})
+            return jax.jit(precise)  # programs of several models run at once, one for each core
         if name == "draw":
             return jax.jit(jax.vmap(precise, in_axes=(0, 0, 0, None, 0)))
         # Groups × models; the models of a group share its batches.

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -66,6 +67,10 @@ class Device:
     step: float
     latency: float
     measured: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a plain document; a single device has no links."""
+        return {k: None if v == math.inf else v for k, v in dataclasses.asdict(self).items()}
 
 
 DEVICES: Mapping[str, Device] = {

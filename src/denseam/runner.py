@@ -183,6 +183,6 @@ def _elsewhere(
 def _tell(listener: SweepListener, shard: Shard, runs: Mapping[str, tuple[str, float]]) -> None:
     for part in shard.parts:
         listener.study(part.study)
-        listener.finished([outcome(spec, runs[spec.key]) for spec in part.specs])
         for spec in part.specs:
             listener.advanced(part.study.steps(spec.shape), spec)
+        listener.finished([outcome(spec, runs[spec.key]) for spec in part.specs])

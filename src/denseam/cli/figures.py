@@ -8,10 +8,31 @@ from typing import Annotated, Any
 
 import typer
 
-from denseam.cli.options import Json, Quiet
-from denseam.cli.program import OK, app, interruptible, listener_of, print_json, train_listener_of
+from denseam.cli.options import (
+    Account,
+    Address,
+    Cores,
+    ExecutorOption,
+    Gpus,
+    Json,
+    Memory,
+    Partition,
+    Quiet,
+    Time,
+    Workers,
+)
+from denseam.cli.program import (
+    IO_ERROR,
+    OK,
+    app,
+    interruptible,
+    listener_of,
+    print_json,
+    teller,
+    train_listener_of,
+)
 from denseam.cli.text import print_table
-from denseam.errors import InputError
+from denseam.errors import InputError, together
 from denseam.wording import duration
 
 figure = typer.Typer(
@@ -70,42 +91,56 @@ def run(
     draw_only: Annotated[
         bool, typer.Option("--draw-only", help="Train nothing: draw and judge what is there.")
     ] = False,
+    executor: ExecutorOption = None,
+    address: Address = None,
+    workers: Workers = None,
+    gpus: Gpus = None,
+    partition: Partition = None,
+    account: Account = None,
+    time: Time = None,
+    memory: Memory = None,
+    cores: Cores = None,
     json_: Json = False,
     quiet: Quiet = False,
 ) -> int:
     """Make figures: train what is missing, draw, and judge each claim. Run it again to resume."""
-    import time
+    from time import perf_counter
 
+    from denseam.cluster import cluster_from, connect
     from denseam.figures.catalog import find
-    from denseam.figures.gallery import make_figures, size_of, write_findings
+    from denseam.figures.gallery import RUNS, make_figures, size_of, write_findings
 
-    figures, chosen = find(names), size_of(size)
+    where = {
+        "kind": executor, "address": address, "workers": workers, "gpus": gpus, "partition": partition,
+        "account": account, "time": time, "memory": memory, "cores": cores,
+    }  # fmt: skip
+    figures, chosen, cluster = together(
+        lambda: find(names), lambda: size_of(size), lambda: cluster_from(None, where)
+    )
+    if cluster.kind == "local" and cluster.workers:
+        raise InputError("workers: a figure is trained on all cores of this machine; leave it out")
     folder = Path(out or f"figures-{size}")
     if folder.exists() and not folder.is_dir():
         raise InputError(f"out {folder}: is not a folder")
-    began = time.perf_counter()
+    began = perf_counter()
 
     def said(one: Any) -> None:
         if not json_:
             _print_made(one)
 
-    with interruptible(str(folder)):
+    with interruptible(str(folder)), connect(cluster, folder / RUNS, say=teller(quiet)) as elsewhere:
         made = make_figures(
-            figures,
-            chosen,
-            folder,
-            train=not draw_only,
-            listener=listener_of(quiet),
-            training=train_listener_of(quiet),
-            made=said,
-        )
+            figures, chosen, folder, train=not draw_only, listener=listener_of(quiet),
+            training=train_listener_of(quiet), executor=elsewhere, made=said,
+        )  # fmt: skip
     table = write_findings(folder) if any(one.files for one in made) else None
+    again = "run without --draw-only" if draw_only else "run the same again"
     for one in made:
+        for shard in one.set_aside:
+            print(f"denseam: {shard}", file=sys.stderr)
         if one.missing:
-            print(
-                f"warning: {one.figure.name}: {one.missing} runs are not there; run without --draw-only",
-                file=sys.stderr,
-            )
+            print(f"warning: {one.figure.name}: {one.missing} runs are not there; {again}", file=sys.stderr)
+    code = IO_ERROR if any(one.set_aside for one in made) else OK
     if json_:
         print_json(
             {
@@ -119,7 +154,7 @@ def run(
                 "table": str(table) if table else None,
             }
         )
-        return OK
+        return code
     outcomes = [finding for one in made for finding in one.findings]
     counts: dict[str, int] = {}
     for finding in outcomes:
@@ -128,12 +163,12 @@ def run(
     if counts:
         print_table(
             f"{len(outcomes)} claims of {sum(bool(one.files) for one in made)} figures in "
-            f"{duration(time.perf_counter() - began)}",
+            f"{duration(perf_counter() - began)}",
             ["claims", "verdict"],
             [[str(n), kind] for kind, n in counts.items()],
         )
         print(table)
-    return OK
+    return code
 
 
 def _print_made(one: Any) -> None:

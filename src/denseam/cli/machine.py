@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
 from denseam.cli.options import Json, Quiet
-from denseam.cli.program import OK, app, listener_of, print_json
+from denseam.cli.program import OK, app, listener_of, print_json, teller
 from denseam.cli.text import print_table, print_verdicts
 from denseam.wording import quantity
 
@@ -47,11 +46,7 @@ def bench(
 
     if mesh is not None:
         return _bench_mesh(whole_values("features", features), mesh, repeats, seconds, json_)
-
-    def say(text: str) -> None:
-        print(f"denseam: {text}", file=sys.stderr)
-
-    document = benchmark(whole_values("features", features), repeats, seconds, say)
+    document = benchmark(whole_values("features", features), repeats, seconds, teller(False))
     if json_:
         print_json(document)
         return OK
@@ -82,18 +77,23 @@ def _bench_mesh(features: Sequence[int], text: str, repeats: int, seconds: float
     """Measure steps of one model on meshes, and set beside them what `denseam plan` would say."""
     from denseam.bench import benchmark_mesh
 
-    document = benchmark_mesh(
-        features, text, repeats, seconds, lambda said: print(f"denseam: {said}", file=sys.stderr)
-    )
+    document = benchmark_mesh(features, text, repeats, seconds, teller(False))
     if json_:
         print_json(document)
         return OK
-    rates = document["rates"]
+    rates, many = document["rates"], document["devices"]
+    known = [f"products {quantity(rates['product_rate'], 'FLOP/s')}"]
+    known += [f"memory {quantity(rates['bandwidth'], 'B/s')}"]
+    if many > 1:
+        known += [f"sums {quantity(rates['link'], 'B/s')}", f"a small sum {1e6 * rates['latency']:.0f} µs"]
+    known += [f"a small step {1e6 * rates['step']:.0f} µs"]
+    whose = (
+        f"{many} devices ({document['device']}); each, while all of them work"
+        if many > 1
+        else document["device"]
+    )
     print_table(
-        f"{document['devices']} devices ({document['device']}); each, while all of them work: products "
-        f"{quantity(rates['product_rate'], 'FLOP/s')}, memory {quantity(rates['bandwidth'], 'B/s')}, "
-        f"sums {quantity(rates['link'], 'B/s')}, a small sum {1e6 * rates['latency']:.0f} µs, "
-        f"a small step {1e6 * rates['step']:.0f} µs",
+        f"{whose}: {', '.join(known)}",
         ["N", "optimizer", "mesh", "predicted", "measured", "measured/predicted"],
         [
             [

@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Annotated, Any
 
 import typer
@@ -83,6 +83,16 @@ def listener_of(quiet: bool) -> Any:
     from denseam.progress import Progress
 
     return Progress()
+
+
+def teller(quiet: bool) -> Callable[[str], None]:
+    """Return who is told what people should know, in a line on standard error."""
+
+    def say(text: str) -> None:
+        if not quiet:
+            print(f"denseam: {text}", file=sys.stderr, flush=True)
+
+    return say
 
 
 def train_listener_of(quiet: bool) -> Any:

@@ -45,6 +45,7 @@ from denseam.cli.program import (
     needed,
     print_json,
     say_skipped,
+    teller,
     whole,
 )
 from denseam.cli.text import print_table, print_verdicts
@@ -147,12 +148,8 @@ def _run(studies: list[Any], folder: str, cluster: Any, quiet: bool) -> Any:
     from denseam.cluster import connect
     from denseam.runner import run_studies
 
-    def say(text: str) -> None:
-        if not quiet:
-            print(f"denseam: {text}", file=sys.stderr, flush=True)
-
     threads = cluster.workers if cluster.kind == "local" else None
-    with interruptible(folder), connect(cluster, folder, say=say) as executor:
+    with interruptible(folder), connect(cluster, folder, say=teller(quiet)) as executor:
         summary = run_studies(
             studies, folder, listener=listener_of(quiet), workers=threads, executor=executor
         )

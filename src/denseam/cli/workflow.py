@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -37,6 +36,7 @@ from denseam.cli.program import (
     listener_of,
     needed,
     print_json,
+    teller,
     train_listener_of,
     whole,
 )
@@ -145,7 +145,7 @@ def _plan_devices(
     if kind == "here":
         from denseam.calibration import rates_here
 
-        _say("measuring the devices at hand")
+        teller(False)("measuring the devices at hand")
         where = rates_here()
     else:
         where = roofline.device(kind)
@@ -155,7 +155,7 @@ def _plan_devices(
         rows = [one.to_json() | {"seconds_of_training": t} for one, t in zip(found, times, strict=True)]
         asked = {"devices": devices, "optimizer": optimizer, "epochs": epochs, "features": shape.N,
                  "memories": shape.K, "samples": shape.P, "batch": shape.B}  # fmt: skip
-        print_json({"device": dataclasses.asdict(where), **asked, "meshes": rows})
+        print_json({"device": where.to_json(), **asked, "meshes": rows})
         return OK
     parts = ("products", "memory", "links")
     print_table(
@@ -255,7 +255,7 @@ def tune(
     with interruptible(folder):
         found = search(
             wanted, folder, tuned=words("tune", tune_), seeds=seeds, budget=budget, trials=trials,
-            listener=listener_of(quiet), say=(lambda text: None) if quiet else _say,
+            listener=listener_of(quiet), say=teller(quiet),
         )  # fmt: skip
     from denseam.figures.transfer import draw_tuned
 
@@ -265,10 +265,6 @@ def tune(
     else:
         _print_tuned(found, files)
     return {"TRANSFERS": 0, "DRIFTS": 1, "FAILS": 1, "INCONCLUSIVE": 2}[found.status]
-
-
-def _say(text: str) -> None:
-    print(f"denseam: {text}", file=sys.stderr)
 
 
 def _print_tuned(found: Any, files: list[str]) -> None:

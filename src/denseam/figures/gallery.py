@@ -7,6 +7,7 @@ import json
 import os
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from denseam.figures.drawing import draw_figure
 from denseam.figures.results import Results
 from denseam.figures.sizes import Size
 from denseam.files import write_whole
-from denseam.runner import SweepListener, run_specs
+from denseam.runner import Summary, SweepListener, run_specs
 from denseam.store import Row, Store, thin
 from denseam.target import TrainListener
 
@@ -27,12 +28,13 @@ RUNS = "runs"
 
 @dataclasses.dataclass(frozen=True)
 class Made:
-    """One figure: its pictures, and what became of its claims; or why it could not be drawn."""
+    """One figure: its pictures, and what became of its claims; or what is missing, and what was set aside."""
 
     figure: Figure
     files: tuple[Path, ...]
     findings: tuple[Finding, ...]
     missing: int = 0
+    set_aside: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return a plain document."""
@@ -57,6 +59,7 @@ def make_figures(
     listener: SweepListener | None = None,
     training: TrainListener | None = None,
     stop: threading.Event | None = None,
+    executor: Executor | None = None,
     made: Callable[[Made], None] = lambda _: None,
 ) -> list[Made]:
     """Make figures one after the other; each is drawn as soon as its runs are there.
@@ -71,7 +74,7 @@ def make_figures(
         Whether to train what is missing; otherwise figures with missing runs are passed over.
     formats
         Of the pictures.
-    listener, stop
+    listener, stop, executor
         As in `denseam.sweep`.
     training
         Told of the memories that are trained to compare their recall.
@@ -81,11 +84,15 @@ def make_figures(
     folder, found = Path(out), []
     rows: dict[str, Row] = _rows(folder)
     for figure in figures:
-        if train and train_figure(
-            figure, size, folder, rows.keys(), listener=listener, training=training, stop=stop
-        ):
-            rows = _rows(folder)
-        done = _make(figure, size, folder, rows, formats)
+        aside: tuple[str, ...] = ()
+        if train:
+            trained = train_figure(
+                figure, size, folder, rows.keys(), listener=listener, training=training, stop=stop,
+                executor=executor,
+            )  # fmt: skip
+            if trained is not None:
+                rows, aside = _rows(folder), tuple(map(str, trained.set_aside))
+        done = dataclasses.replace(_make(figure, size, folder, rows, formats), set_aside=aside)
         found.append(done)
         made(done)
     return found
@@ -121,8 +128,9 @@ def train_figure(
     listener: SweepListener | None = None,
     training: TrainListener | None = None,
     stop: threading.Event | None = None,
-) -> bool:
-    """Train what a figure needs and is not present; return whether there was anything to do.
+    executor: Executor | None = None,
+) -> Summary | None:
+    """Train what a figure needs and is not present; return what became of it, or None if all was there.
 
     Several processes may work on one folder.
     """
@@ -132,12 +140,13 @@ def train_figure(
         seen |= {spec.key for spec in specs}
         if specs:
             asked.append((study, specs))
+    summary = None
     if asked:
-        run_specs(asked, folder / RUNS, listener=listener, stop=stop)
+        summary = run_specs(asked, folder / RUNS, listener=listener, stop=stop, executor=executor)
     for one in figure.examples:
         if one.read(size, folder) is None:
             one.make(size, folder, training)
-    return bool(asked)
+    return summary
 
 
 def compact(figures: Iterable[Figure], size: Size, folder: Path, target: Path) -> Path:
