@@ -1,8 +1,9 @@
 import os
 from pathlib import Path
 
-# Two workers on two cores: threads of BLAS would only wait for each other.
+# Two workers on two cores: threads of BLAS, or of XLA, would only wait for each other.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("NPROC", "1")
 # Compiling is most of the time these tests take, and code that is optimized less is compiled in half of it.
 os.environ["XLA_FLAGS"] = f"--xla_backend_optimization_level=0 {os.environ.get('XLA_FLAGS', '')}".strip()
 

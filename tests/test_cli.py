@@ -291,6 +291,7 @@ def test_bench_measures_and_reports():
     )
     assert [(r["features"], r["optimizer"]) for r in document["rows"]] == [(16, "sgd"), (16, "adam")]
     assert all(0 < r["peak_fraction"] < 2 for r in document["rows"])
+    assert document["cost_exponent"] is None, "one size has no slope"
 
 
 SMALL_CHECK = (

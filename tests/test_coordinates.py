@@ -212,7 +212,7 @@ def test_the_finder_recovers_the_row_from_wrong_exponents(row):
 
 
 def test_a_proposal_is_verified_by_a_sweep():
-    study = checked_study("relu", "adam", scales=(32, 128), parameterization="standard", seeds=4, steps=1)
+    study = checked_study("relu", "adam", scales=(32, 64, 128), parameterization="standard", seeds=4, steps=1)
     from denseam.coordinates import check_study
 
     found = propose(study, check_study(study))

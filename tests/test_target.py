@@ -165,7 +165,7 @@ def anonymous():
 
 def training(data, out):
     # the work without the data: everything is compiled and imported when it ends
-    study = Study("relu", "sgd", (8,), (1.0,), seeds=1, epochs=1, data=data, regime=dam.MemoriesOnly(1024, P, 512))
+    study = Study("relu", "sgd", (32,), (1.0,), seeds=1, epochs=1, data=data, regime=dam.MemoriesOnly(1024, P, 512))
     return train_target(Recipe(study, 0.002), out)
 
 folder, P = sys.argv[1], int(sys.argv[2])

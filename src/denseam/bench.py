@@ -239,10 +239,10 @@ def _torch_loop(gpu: bool) -> Callable[[int, str], float]:
     return measure
 
 
-def _exponent(rows: Sequence[dict[str, Any]]) -> float:
-    """Return the slope of log(time) against log(N) between the first and the last row."""
+def _exponent(rows: Sequence[dict[str, Any]]) -> float | None:
+    """Return the slope of log(time) against log(N) between the first and the last row; None for one N."""
     if len(rows) < 2:
-        return math.nan
+        return None
     first, last = rows[0], rows[-1]
     return math.log(last["ms_per_step"] / first["ms_per_step"]) / math.log(
         last["features"] / first["features"]

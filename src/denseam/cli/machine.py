@@ -66,9 +66,11 @@ def bench(
             for r in document["rows"]
         ],
     )
+    exponent = document["cost_exponent"]
+    growth = "" if exponent is None else f"cost grows as N^{exponent:.2f} per step; "
     print(
-        f"cost grows as N^{document['cost_exponent']:.2f} per step; twice the runs cost "
-        f"{document['runs_ratio']:.2f} times as much; peak memory {document['peak_memory_mb']:.0f} MB"
+        f"{growth}twice the runs cost {document['runs_ratio']:.2f} times as much; "
+        f"peak memory {document['peak_memory_mb']:.0f} MB"
     )
     return OK
 
