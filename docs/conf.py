@@ -55,7 +55,7 @@ extensions = [
     "sphinx_copybutton",
 ]
 source_suffix = {".md": "myst-nb"}  # plain pages too; those with a kernel in their head are run
-exclude_patterns = ["_build", "_generated", "gallery"]
+exclude_patterns = ["_build", "_generated", "gallery", "steps"]
 
 myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3

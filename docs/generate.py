@@ -17,7 +17,12 @@ GENERATED = Path(__file__).parent / "_generated"
 def write() -> None:
     """Write every page under `_generated`; a page that has not changed keeps its time."""
     GENERATED.mkdir(exist_ok=True)
-    pages = {"quantities.md": quantities(), "commands.md": commands(), "gallery.md": gallery()}
+    pages = {
+        "quantities.md": quantities(),
+        "commands.md": commands(),
+        "gallery.md": gallery(),
+        "steps.md": steps(),
+    }
     for name, text in pages.items():
         page = GENERATED / name
         if not page.is_file() or page.read_text(encoding="utf-8") != text:
@@ -78,6 +83,75 @@ def _draw_gallery() -> dict[str, Any]:
             raise RuntimeError(f"the records in {records} lack runs of {', '.join(lacking)}")
         stamp.write_text(digest)
     return {f.name: json.loads((out / f"{f.name}.json").read_text(encoding="utf-8")) for f in catalog()}
+
+
+#: File of `docs/steps` → what it is.
+STEPS = {
+    "h200": "One H200, with the constants of the table; nothing was fitted to these rows",
+    "two": "Two virtual devices on two cores, with rates measured in the same run",
+    "eight": "Eight virtual devices on the same two cores, with rates measured in the same run",
+}
+
+
+def steps() -> str:
+    """Return steps of one model that were measured (`docs/steps`) beside what the roofline says today."""
+    heads = ("N", "K", "B", "mesh", "SGD, predicted", "measured", "Adam, predicted", "measured", "ratios")
+    lines, points = [], {}
+    for name, title in STEPS.items():
+        found = _predicted_and_measured(name)
+        points[title.partition(",")[0]] = [pair for both in found.values() for pair in both.values()]
+        rows = []
+        for place, both in found.items():
+            pairs = (both["sgd"], both["adam"])
+            times = (f"{1e3 * value:.3g}" for pair in pairs for value in pair)
+            ratios = ", ".join(f"{measured / predicted:.2f}" for predicted, measured in pairs)
+            rows.append((*map(str, place), *times, ratios))
+        lines += [f"**{title}**; ms per step, and measured over predicted:", "", _table(heads, rows)]
+    _draw_steps(points)
+    picture = [
+        "```{figure} _generated/steps.png", ":alt: Measured against predicted time of a step", ":width: 60%",
+        "", "Each point is a step of one model; in the band it is within a quarter of the plan.", "```", "",
+    ]  # fmt: skip
+    return "\n".join([*picture, *lines])
+
+
+def _predicted_and_measured(name: str) -> dict[tuple[Any, ...], dict[str, tuple[float, float]]]:
+    """Return predicted and measured seconds of a step for each shape, mesh and optimizer."""
+    from denseam.bench import REGIME
+    from denseam.roofline import Device, device, estimate
+    from denseam.scaling import Shape
+
+    kept = json.loads((Path(__file__).parent / "steps" / f"{name}.json").read_text())
+    where = Device(**kept["rates"]) if "rates" in kept else device(name)
+    found: dict[tuple[Any, ...], dict[str, tuple[float, float]]] = {}
+    for row in kept["rows"]:
+        shape = REGIME.shape(row["features"])
+        if "memories" in row:
+            shape = Shape(N=row["features"], K=row["memories"], P=row["batch"], B=row["batch"])
+        mesh = row.get("mesh", "memories=1,batch=1")
+        predicted = estimate(shape, row["optimizer"], where, *map(int, re.findall(r"=(\d+)", mesh)))
+        place = (shape.N, shape.K, shape.B, mesh.replace(",", ", "))
+        pair = (predicted.step_seconds, row["measured_seconds"])
+        found.setdefault(place, {})[row["optimizer"]] = pair
+    return found
+
+
+def _draw_steps(points: dict[str, list[tuple[float, float]]]) -> None:
+    from denseam.figures.style import FAINT, MARKERS, canvas, save
+
+    with canvas(1, 1, 4.6, 4.0) as (figure, axes):
+        ax = axes[0, 0]
+        for (name, pairs), marker in zip(points.items(), MARKERS, strict=False):
+            predicted, measured = zip(*pairs, strict=True)
+            ax.loglog(predicted, measured, marker, ms=4, mfc="none", label=name)
+        ends = ax.get_xlim()
+        ax.plot(ends, ends, color=FAINT, lw=1, zorder=0)
+        ax.fill_between(
+            ends, [v / 1.25 for v in ends], [v * 1.25 for v in ends], color=FAINT, alpha=0.2, lw=0
+        )
+        ax.set(xlim=ends, xlabel="predicted, seconds a step", ylabel="measured, seconds a step")
+        ax.legend(loc="upper left")
+        save(figure, GENERATED, "steps", ("png",))
 
 
 def _claims_table(made: dict[str, Any]) -> str:

@@ -51,7 +51,7 @@ def test_examples_that_are_damaged_are_named(folder, coarsely):
 def test_the_table_of_findings_keeps_figures_of_earlier_calls(folder, coarsely):
     for name in ("many-memories", "mnist-examples"):
         make_figures(find([name]), SIZES["tiny"], folder, formats=("png",))
-    text = write_findings(folder).read_text()
+    text = write_findings(folder, SIZES["tiny"]).read_text()
     for figure in find(["many-memories", "mnist-examples"]):
         assert text.count(f"`{figure.paper_label or figure.name}`") == 1
         assert all(claim.text in text for claim in figure.claims)

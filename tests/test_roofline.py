@@ -4,6 +4,7 @@ import pytest
 
 from denseam.cli import main
 from denseam.errors import InputError
+from denseam.mesh import make_mesh
 from denseam.roofline import best_mesh, device, estimate, training_seconds
 from denseam.scaling import Shape
 
@@ -33,6 +34,16 @@ def test_what_a_mesh_shares():
     assert rows.sent == pytest.approx(2 * 7 / 8 * 4 * 1024 * 512)
     assert samples.sent == pytest.approx(2 * 7 / 8 * 4 * (8192 * 1024 + 8192 + 1024))
     assert training_seconds(shape, 3, one) == pytest.approx(30 * one.step_seconds)
+
+
+def test_neighbours_sum_the_gradient():
+    """As `make_mesh` lays devices out: those along the batch are next to each other."""
+    shape = Shape(N=1024, K=8192, P=5120, B=512)
+    grid = make_mesh({"memories": 4, "batch": 2}, shape, devices=range(8)).devices
+    assert (grid[0].tolist(), grid[:, 0].tolist()) == ([0, 1], [0, 2, 4, 6])
+    # Two nodes of eight: along a batch of eight the fast links are used, along sixteen they are not.
+    inside, across = (estimate(shape, "sgd", H200, 16 // d, d).seconds["links"] for d in (8, 16))
+    assert across > 5 * inside
 
 
 def test_meshes_that_fit_come_first_and_divide_the_model():

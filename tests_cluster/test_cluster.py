@@ -192,7 +192,8 @@ def test_a_figure_is_trained_there_too(cluster, tmp_path):
                                             for study in s.studies(SIZES["tiny"]) for spec in study.runs()}  # fmt: skip
 
 
-def test_a_cluster_on_this_machine_needs_no_address(tmp_path):
+def test_a_cluster_on_this_machine_needs_no_address(tmp_path, monkeypatch):
+    monkeypatch.delenv("NPROC", raising=False)
     study = Study("relu", "sgd", (16,), (0.01, 0.03), seeds=2, epochs=4)
     said = []
     with connect(Cluster("dask", workers=1), tmp_path, say=said.append) as executor:

@@ -288,10 +288,10 @@ def together(*command):
     ]  # fmt: skip
 
 
-def train_together(folder, out):
+def train_together(folder, out, mesh=("--mesh", "memories=2,batch=2"), program=(PROGRAM,)):
+    where = ("train", folder / "x.npy", "--tuned", folder, "--out", out, *mesh, "--quiet", "--json")
     joined = ("--coordinator", "ADDRESS", "--processes", "2", "--process", "PROCESS")
-    where = ("--tuned", folder, "--out", out, "--mesh", "memories=2,batch=2")
-    return together(PROGRAM, "train", folder / "x.npy", *where, *joined, "--quiet", "--json")
+    return together(*program, *where, *joined)
 
 
 def same_model(out, alone):
@@ -333,6 +333,42 @@ def test_what_two_processes_saved_one_resumes(tuned, tmp_path):
     assert heard.first >= step
     np.testing.assert_allclose(resumed.loss, alone.loss, rtol=1e-5)
     same_model(out, alone)
+    assert not list(out.glob(".*")), "what the killed ones left is gone"
+
+
+#: Trains as one of two processes; the second one's disk is full when it is to save.
+FULL = """
+import errno, sys
+from denseam import checkpoint
+from denseam.cli import main
+def full(*_):
+    raise OSError(errno.ENOSPC, "No space left on device")
+if sys.argv[-1] == "1":
+    checkpoint._bytes = full
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_a_disk_that_is_full_for_one_stops_both(tuned, tmp_path):
+    began = time.monotonic()
+    children = train_together(tuned[0], tmp_path / "out", program=(sys.executable, "-c", FULL))
+    said = [child.communicate(timeout=120) for child in children]
+    assert [child.returncode for child in children] == [74, 74], said
+    assert "another process could not write it" in said[0][1]
+    assert "No space left on device" in said[1][1]
+    assert time.monotonic() - began < 60
+    assert not list((tmp_path / "out").iterdir())
+
+
+def test_every_process_needs_something_to_do(tuned, tmp_path):
+    for mesh, text in (
+        ((), "mesh is needed with several processes"),
+        (("--mesh", "memories=2"), "process 1 has none"),
+    ):
+        children = train_together(tuned[0], tmp_path / "out", mesh=mesh)
+        said = [child.communicate(timeout=120) for child in children]
+        assert [child.returncode for child in children] == [64, 64], said
+        assert all(text in err for _, err in said)
 
 
 class Steps(TrainListener):

@@ -23,7 +23,7 @@ from denseam.engine import cores, train_runs
 from denseam.errors import refuse
 from denseam.mesh import make_mesh, parse_mesh
 from denseam.planning import product_rate
-from denseam.roofline import best_mesh, estimate
+from denseam.roofline import DEVICES, best_mesh, estimate
 from denseam.scaling import Proportional
 from denseam.study import Study, logspace
 
@@ -38,11 +38,7 @@ def benchmark(
     say: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Any]:
     """Return a document of measurements for SGD and Adam at each N."""
-    refuse(
-        ["features must be at least one whole number of at least 16"] * (not features or min(features) < 16)
-        + [f"repeats must be at least 1, got {repeats!r}"] * (repeats < 1)
-        + [f"seconds must be above 0, got {seconds!r}"] * (not seconds > 0)
-    )
+    _check(features, repeats, seconds)
     gpu = jax.devices()[0].platform != "cpu"
     precision = "tf32" if gpu else "float32"
     peak = product_rate(gpu)
@@ -98,14 +94,14 @@ def benchmark_mesh(
     say: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Any]:
     """Return steps of one model on a mesh, or on all meshes of the devices at hand, beside the roofline's."""
+    _check(features, repeats, seconds)
     devices = len(jax.devices())
-    refuse(
-        ["features must be at least one whole number of at least 16"] * (not features or min(features) < 16)
-    )
     asked = [parse_mesh(mesh)] if mesh != "all" else []
-    for N in features:
+    for N in features:  # refuses what does not fit, before anything is measured
         for sizes in asked:
-            make_mesh(sizes, REGIME.shape(N))  # refuses what does not fit, before anything is measured
+            make_mesh(sizes, REGIME.shape(N))
+        if not asked:
+            best_mesh(REGIME.shape(N), "sgd", DEVICES["h200"], devices)
     say(f"measuring the rates of {devices} devices")
     where = rates_here()
     rows = []
@@ -137,6 +133,14 @@ def benchmark_mesh(
         "rows": rows,
         "versions": _versions(),
     }
+
+
+def _check(features: Sequence[int], repeats: int, seconds: float) -> None:
+    refuse(
+        ["features must be at least one whole number of at least 16"] * (not features or min(features) < 16)
+        + [f"repeats must be at least 1, got {repeats!r}"] * (repeats < 1)
+        + [f"seconds must be above 0, got {seconds!r}"] * (not seconds > 0)
+    )
 
 
 def _versions() -> dict[str, str]:

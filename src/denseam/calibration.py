@@ -10,7 +10,7 @@ import math
 import os
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -28,7 +28,8 @@ from denseam.streams import stream
 from denseam.study import Study
 from denseam.training import noise_keys
 
-#: Of the rate of a large square product: what products reach inside of a step.
+#: Of the rate of a large square product: what products reach inside of a step (as in `planning` and in the
+#: H200's row of `roofline`, both fitted to `denseam bench` on one device).
 CPU_SHARE, GPU_SHARE = 0.9, 0.75
 #: Sides of the product, and bytes of the arrays that are moved and summed.
 _SIDE = {"cpu": 1024, "gpu": 8192}
@@ -36,9 +37,9 @@ _BYTES = {"cpu": 1 << 24, "gpu": 1 << 28}
 _ALL = "all"
 
 
-def rates_here(devices: Sequence[Any] | None = None) -> Device:
+def rates_here() -> Device:
     """Measure the devices at hand; takes some seconds."""
-    devices = list(devices if devices is not None else jax.devices())
+    devices = jax.devices()
     n, platform = len(devices), _platform(devices[0])
     mesh = Mesh(np.array(devices), (_ALL,), axis_types=(AxisType.Auto,))
     side, entries = _SIDE[platform], _BYTES[platform] // 4

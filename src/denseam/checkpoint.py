@@ -18,14 +18,15 @@ from typing import Any
 import numpy as np
 
 from denseam.errors import InputError
-from denseam.files import ALONE, Writers, replacing
+from denseam.files import ALONE, Alone, Writers, each
 
 _KEY = "denseam"
 _FORMAT = 1
 #: What safetensors calls the types of numbers.
 _TYPES = {
-    "float64": "F64", "float32": "F32", "float16": "F16", "int64": "I64", "int32": "I32", "int16": "I16",
-    "uint32": "U32", "uint8": "U8", "bool": "BOOL",
+    "float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "int64": "I64", "int32": "I32",
+    "int16": "I16", "int8": "I8", "uint64": "U64", "uint32": "U32", "uint16": "U16", "uint8": "U8",
+    "bool": "BOOL",
 }  # fmt: skip
 
 
@@ -35,21 +36,45 @@ def write(
     """Write tensors (of NumPy or JAX) and document, never half of them; all writers must call it."""
     target = Path(path)
     header, places, size = _layout(tensors, {_KEY: json.dumps({"format": _FORMAT, **document})})
-    with replacing(target, writers) as temporary:
+    owner = os.getpid() if isinstance(writers, Alone) else "shared"
+    temporary = target.with_name(f".{target.name}.{owner}.tmp")
+
+    def begin() -> None:
         if writers.first:
             with open(temporary, "wb") as file:
                 file.write(header)
                 file.truncate(size)
-        writers.wait()
-        with open(temporary, "r+b") as file:
+
+    def fill() -> None:
+        # Hosts whose rows meet within a page of a network file system must not write back what they have
+        # not written: so the file is open for writing alone, and nothing is held back.
+        at_once = 0 if isinstance(writers, Alone) else os.O_DSYNC
+        with os.fdopen(os.open(temporary, os.O_WRONLY | at_once), "wb") as file:
             for name, tensor in tensors.items():
                 row = math.prod(tensor.shape[1:]) * tensor.dtype.itemsize
                 for first, rows in _held_here(tensor, writers):
                     file.seek(places[name] + first * row)
-                    file.write(np.ascontiguousarray(rows).data)
+                    file.write(_bytes(rows))
             file.flush()
             os.fsync(file.fileno())
+
+    def end() -> None:
+        if writers.first:
+            os.replace(temporary, target)
+
+    try:
+        for part in (begin, fill, end):
+            each(writers, target, part)
+    finally:
+        if writers.first:
+            temporary.unlink(missing_ok=True)
     return target
+
+
+def _bytes(rows: np.ndarray[Any, Any]) -> Any:
+    """Return the bytes of an array, without a copy where they lie as in the file."""
+    plain = np.ascontiguousarray(rows)
+    return plain.astype(plain.dtype.newbyteorder("<"), copy=False).reshape(-1).view(np.uint8).data
 
 
 def _layout(tensors: Mapping[str, Any], metadata: Mapping[str, str]) -> tuple[bytes, dict[str, int], int]:
@@ -58,6 +83,8 @@ def _layout(tensors: Mapping[str, Any], metadata: Mapping[str, str]) -> tuple[by
     end = 0
     for name in sorted(tensors, key=lambda n: (-tensors[n].dtype.itemsize, n)):  # wide ones first: aligned
         t = tensors[name]
+        if t.dtype.name not in _TYPES:
+            raise InputError(f"{name} has the type {t.dtype}, which a checkpoint cannot hold")
         begin, end = end, end + math.prod(t.shape) * t.dtype.itemsize
         described[name] = {
             "dtype": _TYPES[t.dtype.name],

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
+import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -18,8 +18,8 @@ class Writers(Protocol):
         """Whether this is the first of them."""
         ...
 
-    def wait(self) -> None:
-        """Wait until all of them have come here."""
+    def all_well(self, well: bool) -> bool:
+        """Wait until all of them have come here; return whether all are well."""
         ...
 
 
@@ -28,38 +28,40 @@ class Alone:
 
     first = True
 
-    def wait(self) -> None:
-        """Wait for nobody."""
+    def all_well(self, well: bool) -> bool:
+        """Return what is known: there is nobody to wait for."""
+        return well
 
 
 ALONE = Alone()
 
 
-@contextlib.contextmanager
-def replacing(target: Path, writers: Writers = ALONE) -> Iterator[Path]:
-    """Give a temporary name to write to, and rename it: a crash leaves the old file, or none, never half.
-
-    All writers get the same name, and must have synced what they wrote. The file is there for all of them
-    afterwards.
-    """
-    owner = os.getpid() if isinstance(writers, Alone) else "shared"
-    temporary = target.with_name(f".{target.name}.{owner}.tmp")
+def each(writers: Writers, target: Path, part: Callable[[], None]) -> None:
+    """Let every process do its part; go on when all have done it. If one of them fails, all of them do."""
+    error: OSError | None = None
     try:
-        yield temporary
-        writers.wait()
-        if writers.first:
-            os.replace(temporary, target)
-        writers.wait()
-    except OSError as error:  # a full disk does not say of itself which file it was
-        raise OSError(error.errno, error.strerror, str(target)) from None
-    finally:
-        if writers.first:
-            temporary.unlink(missing_ok=True)
+        part()
+    except OSError as raised:
+        error = raised
+    if not writers.all_well(error is None):
+        error = error or OSError(errno.EIO, "another process could not write it")
+        raise OSError(
+            error.errno, error.strerror, str(target)
+        ) from None  # a full disk does not say which file
 
 
 def write_whole(target: Path, content: bytes) -> None:
-    """Write a file: all of it, or nothing."""
-    with replacing(target) as temporary, open(temporary, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+    """Write to a temporary name, sync and rename: a crash leaves the old file, or none, never half of one."""
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+
+    def write() -> None:
+        with open(temporary, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+
+    try:
+        each(ALONE, target, write)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -22,6 +22,7 @@ import contextlib
 import os
 import re
 import sys
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ from jax.experimental import multihost_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from denseam.errors import InputError, refuse
-from denseam.files import ALONE, Writers
+from denseam.files import ALONE, Writers, each
 from denseam.model import Parameters
 from denseam.scaling import Shape
 
@@ -101,9 +102,9 @@ class Processes:
         """Whether this is the first of them."""
         return jax.process_index() == 0
 
-    def wait(self) -> None:
-        """Wait until all of them have come here."""
-        multihost_utils.sync_global_devices("denseam")
+    def all_well(self, well: bool) -> bool:
+        """Wait until all of them have come here; return whether all are well."""
+        return bool(np.all(multihost_utils.process_allgather(np.asarray(well))))
 
 
 def writers() -> Writers:
@@ -118,22 +119,43 @@ def as_the_first_says(value: float) -> float:
     return float(multihost_utils.broadcast_one_to_all(np.float32(value)))
 
 
-def check_folder_is_shared(folder: Path) -> None:
-    """Refuse a folder that is not the same one for all processes: each writes its rows into one file."""
+def check_folder(folder: Path) -> None:
+    """Make a folder; refuse one that cannot be written or that is not the same for all processes."""
+    together, number = writers(), int(as_the_first_says(int.from_bytes(os.urandom(2), "big")))
+    sign, own = folder / f".sign-{number}", folder / f".probe-{uuid.uuid4().hex}"
+
+    def probe() -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            own.write_bytes(b"x" * 4096)
+        finally:
+            own.unlink(missing_ok=True)
+        if together.first:
+            sign.touch()
+
+    try:
+        each(together, folder, probe)
+        if not together.all_well(sign.exists()):
+            raise InputError(
+                f"out {folder}: not the same folder for all processes; take one that all of them see"
+            )
+    except OSError as error:
+        raise InputError(f"out {folder}: cannot be written ({error.strerror})") from None
+    finally:
+        if together.first:
+            sign.unlink(missing_ok=True)
+
+
+def check_mesh_of_processes(mesh: Mesh | None) -> None:
+    """Refuse to train with several processes if one of them would have nothing to do."""
     if jax.process_count() == 1:
         return
-    number = int(as_the_first_says(int.from_bytes(os.urandom(2), "big")))
-    sign = folder / f".sign-{number}"
-    together = Processes()
-    if together.first:
-        sign.touch()
-    together.wait()
-    seen = bool(np.all(multihost_utils.process_allgather(np.asarray(sign.exists()))))
-    if together.first:
-        sign.unlink(missing_ok=True)
-    if not seen:
+    if mesh is None:
+        raise InputError("mesh is needed with several processes, as in memories=4,batch=2")
+    idle = set(range(jax.process_count())) - {d.process_index for d in mesh.devices.flat}
+    if idle:
         raise InputError(
-            f"out {folder}: not the same folder for all processes; take one that all of them see"
+            f"mesh: process {min(idle)} has none of its {mesh.size} devices; use all {len(jax.devices())}"
         )
 
 

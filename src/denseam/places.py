@@ -47,8 +47,7 @@ class OneDevice:
 
     def draw(self) -> Trainable:
         """Return the parameters of the seed, and the state before the first step."""
-        parameters = self._build(None)[0].parameters
-        return parameters, self._optimizer.init(parameters)
+        return self._fresh()
 
     def read(self, file: Opened) -> Trainable:
         """Return the parameters and the state that a file holds."""
@@ -73,7 +72,11 @@ class OneDevice:
 
     def _like(self) -> Trainable:
         """Return shapes and types of parameters and state."""
-        return jax.eval_shape(lambda: OneDevice.draw(self))  # type: ignore[no-any-return]
+        return jax.eval_shape(self._fresh)  # type: ignore[no-any-return]
+
+    def _fresh(self) -> Trainable:
+        parameters = self._build(None)[0].parameters
+        return parameters, self._optimizer.init(parameters)
 
     def _placed(self, file: Opened, name: str, leaf: Any) -> Array:
         return jnp.asarray(_checked(file, name, leaf).read(name), leaf.dtype)

@@ -146,8 +146,10 @@ def estimate(
     outputs = 4.0 * N * B / batch if memories > 1 else 0.0
     gradient = 4.0 * (weights + K / memories + N) if batch > 1 else 0.0
     work = models * step_operations(shape)
-    along_memories = _travel(outputs, memories, SUMS_OVER_MEMORIES, where, memories)
-    along_batch = _travel(gradient, batch, SUMS_OVER_BATCH, where, memories * batch)
+    # Devices that share a row of the mesh are next to each other (`mesh.make_mesh`): the gradient, which is
+    # large, is summed between neighbours, the outputs across.
+    along_memories = _travel(outputs, memories, SUMS_OVER_MEMORIES, where, memories * batch)
+    along_batch = _travel(gradient, batch, SUMS_OVER_BATCH, where, batch)
     return Estimate(
         memories=memories,
         batch=batch,

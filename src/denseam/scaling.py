@@ -512,10 +512,11 @@ TABLE: Mapping[tuple[str, str, str], tuple[Power, Power, Power, tuple[str, str, 
 }  # fmt: skip
 _UNPRESCRIBED = ("softmax", "sgd")
 
-#: regime → how large an entry of the gradient of W, b, c is under the prescription. Each is a mean over B
-#: samples with random signs (B^-1/2 in proportion) of, for W, s2 times one neuron's S and one feature's R;
-#: for b, s2 times one row of W R, which sums N terms (N^1/2); for c, one feature's R. Softmax has the same
-#: powers: its s2 is K times larger, its S and its slope are K times smaller.
+#: regime → how large an entry of the gradient of W, b, c is in a centred model with the prescribed s1, s2.
+#: Each is a mean over B samples with random signs (B^-1/2 in proportion) of, for W, s2 times one neuron's S
+#: and one feature's R; for b, s2 times one row of W R, which sums N terms (N^1/2); for c, one feature's R.
+#: Softmax has the same powers: its s2 is K times larger, its S and its slope are K times smaller. Without
+#: centring all samples share a part of S and R, whose signs are not random.
 GRADIENT: Mapping[str, Mapping[str, Power]] = {
     "proportional": {"W": Power(N=-1), "b": _INV_SQRT_N, "c": _INV_SQRT_N},
     "memories-only": {"W": _INV_K, "b": _INV_K, "c": ONE},
@@ -631,6 +632,9 @@ def standard(
     )
 
 
+#: What may be changed besides while the gradient keeps its size.
+_GRADIENT_STAYS = {"eta_W", "eta_b", "eta_c", "epsilon_W", "epsilon_b", "epsilon_c", "decay_W"}
+
 PARAMETERIZATIONS: Mapping[str, Any] = {"prescription": prescription, "standard": standard}
 
 
@@ -659,8 +663,14 @@ def parameterization(
                 f"s2=K^-1 (of {', '.join(allowed)}) or epsilon=gradient (Adam), got {text!r}"
             )
         changes[name] = Power.parse(power)
+    if "epsilon=gradient" in text.replace(" ", "") and not _GRADIENT_STAYS.issuperset(changes):
+        raise InputError(
+            f"parameterization: the gradient is known for the prescribed s1 and s2 only, got {text!r}"
+        )
     name = ", ".join(f"{k}={v}" for k, v in changes.items())
-    return replace(row, **changes, name=name, prescribed=False, source="given by hand")  # type: ignore[arg-type]
+    only_epsilon = all(k.startswith("epsilon_") for k in changes)
+    prescribed = row.prescribed and only_epsilon  # ε is not in the paper's table
+    return replace(row, **changes, name=name, prescribed=prescribed, source="given by hand")  # type: ignore[arg-type]
 
 
 # --- explain -------------------------------------------------------------------------------------

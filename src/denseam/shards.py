@@ -197,7 +197,7 @@ def _anywhere(study: Study) -> Study:
 
 
 def keep_to_own_cores() -> None:
-    """Let a worker use one core for each shard that it trains at a time; call it before JAX starts.
+    """Let a worker use as many cores as it trains shards at a time; call it before JAX starts.
 
     XLA takes every core that it sees (unless NPROC tells otherwise), so that workers of one machine would
     get in each other's way.

@@ -205,6 +205,10 @@ class Study:
         if (rule.family, rule.optimizer, rule.regime) != mine:
             given = ", ".join((rule.family, rule.optimizer, rule.regime))
             raise InputError(f"parameterization is for {given}, but the study is {', '.join(mine)}")
+        by_gradient = isinstance(self.parameterization, str) and "gradient" in self.parameterization
+        odd = self.lagrangian.name in ("identity", "tanh")  # no mean that centring would take out
+        if by_gradient and not self.centred and not odd:
+            raise InputError("parameterization epsilon=gradient holds for centred models only")
 
     def _resolve_probes(self) -> None:
         asked = [self.probes] if isinstance(self.probes, str) else list(self.probes)

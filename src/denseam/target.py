@@ -36,7 +36,8 @@ from denseam.memory import Memory
 from denseam.mesh import (
     Placement,
     as_the_first_says,
-    check_folder_is_shared,
+    check_folder,
+    check_mesh_of_processes,
     make_mesh,
     parse_mesh,
     whole,
@@ -106,7 +107,7 @@ class Trained:
 
     @functools.cached_property
     def memory(self) -> Memory | None:
-        """The trained memory, read from its file when it is asked for; None if it diverged."""
+        """The trained memory, read from its file (which must still be there); None if it diverged."""
         if self.status == "diverged":
             return None
         with jax.enable_x64(True) if self.float64 else contextlib.nullcontext():
@@ -175,6 +176,7 @@ def train_target(
         sizes = parse_mesh(mesh) if isinstance(mesh, str) else dict(mesh)
         placement = Placement(make_mesh(sizes, spec.shape))
         device = device or jax.local_devices()[0]
+    check_mesh_of_processes(None if placement is None else placement.mesh)
     device = device or jax.devices()[0]
     check_precision(study, device.platform)
     expected = recipe.expected if spec.scale == recipe.target else None
@@ -227,7 +229,8 @@ class _Training:
         self._prepare_folder()
         began, saved, saving = time.perf_counter(), time.perf_counter(), 0.0
         frame, optimizer = self.on.begin(lambda start: build(self.study, self.spec, start, self.dtype))
-        at = self._resume() if (self.out / STATE).exists() else _State(*self.on.draw(), 0)
+        there = as_the_first_says((self.out / STATE).exists())
+        at = self._resume() if there else _State(*self.on.draw(), 0)
         self.listener.begin(self.study, self.spec, at.step, self.expected)
         alive = True
         try:
@@ -349,13 +352,11 @@ class _Training:
     # --- files -------------------------------------------------------------------------------------
 
     def _prepare_folder(self) -> None:
-        try:
-            self.out.mkdir(parents=True, exist_ok=True)
-            (self.out / f".probe-{os.getpid()}").write_bytes(b"x" * 4096)
-            (self.out / f".probe-{os.getpid()}").unlink()
-        except OSError as error:
-            raise InputError(f"out {self.out}: cannot be written ({error.strerror})") from None
-        check_folder_is_shared(self.out)
+        check_folder(self.out)
+        if self.writers.first:  # a save that was killed may have left something as large as the model
+            for name in (STATE, MODEL):
+                for left in self.out.glob(f".{name}.*.tmp"):
+                    left.unlink(missing_ok=True)
 
     def _save(self, at: _State) -> None:
         """Write the whole state of the training: whole, or not at all."""
@@ -386,6 +387,8 @@ class _Training:
             self.losses[:step], self.squares[:step] = file.read("losses"), file.read("squares")
             self.left_at, self.left_side = document["left_at"], document["left_side"]
             return _State(*self.on.read(file), step)
+        except InputError:
+            raise
         except (KeyError, ValueError) as error:
             raise InputError(f"checkpoint {self.out / STATE}: damaged or foreign ({error})") from None
 

@@ -32,7 +32,7 @@ from denseam.cli.program import (
     train_listener_of,
 )
 from denseam.cli.text import print_table
-from denseam.errors import InputError, together
+from denseam.errors import InputError, refuse, together
 from denseam.wording import duration
 
 figure = typer.Typer(
@@ -117,8 +117,12 @@ def run(
     figures, chosen, cluster = together(
         lambda: find(names), lambda: size_of(size), lambda: cluster_from(None, where)
     )
-    if cluster.kind == "local" and cluster.workers:
-        raise InputError("workers: a figure is trained on all cores of this machine; leave it out")
+    refuse(
+        ["workers: a figure is trained on all cores of this machine; leave it out"]
+        * (cluster.kind == "local" and bool(cluster.workers))
+        + ["executor: --draw-only trains nothing; leave one of them out"]
+        * (cluster.kind != "local" and draw_only)
+    )
     folder = Path(out or f"figures-{size}")
     if folder.exists() and not folder.is_dir():
         raise InputError(f"out {folder}: is not a folder")
@@ -128,12 +132,15 @@ def run(
         if not json_:
             _print_made(one)
 
-    with interruptible(str(folder)), connect(cluster, folder / RUNS, say=teller(quiet)) as elsewhere:
+    with (
+        interruptible(str(folder)) as pressed,
+        connect(cluster, folder / RUNS, say=teller(quiet)) as elsewhere,
+    ):
         made = make_figures(
             figures, chosen, folder, train=not draw_only, listener=listener_of(quiet),
-            training=train_listener_of(quiet), executor=elsewhere, made=said,
+            training=train_listener_of(quiet), stop=pressed, executor=elsewhere, made=said,
         )  # fmt: skip
-    table = write_findings(folder) if any(one.files for one in made) else None
+    table = write_findings(folder, chosen) if any(one.files for one in made) else None
     again = "run without --draw-only" if draw_only else "run the same again"
     for one in made:
         for shard in one.set_aside:
@@ -151,6 +158,7 @@ def run(
                     for finding in one.findings
                 ],
                 "missing": {one.figure.name: one.missing for one in made if one.missing},
+                "set_aside": [shard for one in made for shard in one.set_aside],
                 "table": str(table) if table else None,
             }
         )

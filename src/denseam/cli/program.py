@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Annotated, Any
 
@@ -107,13 +109,29 @@ def train_listener_of(quiet: bool) -> Any:
 
 
 @contextlib.contextmanager
-def interruptible(folder: str | None) -> Iterator[None]:
-    """Say on Ctrl-C what was saved."""
+def interruptible(folder: str | None) -> Iterator[threading.Event]:
+    """Say on Ctrl-C what was saved.
+
+    The event given is set by Ctrl-C, too: an exception that arrives while Python collects garbage is lost.
+    """
+    pressed = threading.Event()
+
+    def on_signal(_number: int, _frame: Any) -> None:
+        pressed.set()
+        raise KeyboardInterrupt
+
+    here = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGINT, on_signal) if here else None
     try:
-        yield
-    except KeyboardInterrupt:
+        yield pressed
+    except (KeyboardInterrupt, Exception) as error:
+        if not isinstance(error, KeyboardInterrupt) and not pressed.is_set():
+            raise
         kept = f"; what was finished is in {folder}, run again to resume" if folder else "; nothing was kept"
         raise Stopped(f"interrupted{kept}") from None
+    finally:
+        if here:
+            signal.signal(signal.SIGINT, before)
 
 
 class Stopped(Exception):

@@ -149,9 +149,9 @@ def _run(studies: list[Any], folder: str, cluster: Any, quiet: bool) -> Any:
     from denseam.runner import run_studies
 
     threads = cluster.workers if cluster.kind == "local" else None
-    with interruptible(folder), connect(cluster, folder, say=teller(quiet)) as executor:
+    with interruptible(folder) as pressed, connect(cluster, folder, say=teller(quiet)) as executor:
         summary = run_studies(
-            studies, folder, listener=listener_of(quiet), workers=threads, executor=executor
+            studies, folder, listener=listener_of(quiet), stop=pressed, workers=threads, executor=executor
         )
     say_skipped(summary.records.skipped)
     for shard in summary.set_aside:

@@ -91,7 +91,9 @@ def plan(
     unit_variance: UnitVariance = None,
     heldout: Heldout = None,
     devices: Annotated[int | None, typer.Option(help="How many devices train one model together.")] = None,
-    device: Annotated[str | None, typer.Option(help="Their kind: h200, h100 or a100.")] = None,
+    device: Annotated[
+        str | None, typer.Option(help="Their kind: h200, h100, a100, or here (measured) (h200).")
+    ] = None,
     json_: Json = False,
 ) -> int:
     """Say what tuning and training would take, before anything runs."""
@@ -100,8 +102,7 @@ def plan(
     if devices is not None or device is not None:
         sizes = {"features": features, "memories": memories, "samples": samples, "batch": batch}
         return _plan_devices(
-            sizes, kappa, rho, beta, optimizer or "adam", epochs or 64, 1 if devices is None else devices,
-            device or "h200", json_,
+            sizes, kappa, rho, beta, optimizer or "adam", epochs or 64, devices, device or "h200", json_,
         )  # fmt: skip
     if data is None:
         raise InputError("data is needed, or devices: how many devices train one model together")
@@ -125,7 +126,7 @@ def _plan_devices(
     beta: float | None,
     optimizer: str,
     epochs: int,
-    devices: int,
+    devices: int | None,
     kind: str,
     json_: bool,
 ) -> int:
@@ -143,12 +144,20 @@ def _plan_devices(
     B = sizes["batch"] or max(1, int((0.1 if beta is None else beta) * P + 1e-9))
     shape = Shape(N=N, K=sizes["memories"] or round((2 if kappa is None else kappa) * N), P=P, B=B)
     if kind == "here":
+        import jax
+
         from denseam.calibration import rates_here
 
+        at_hand = len(jax.devices())
+        devices = at_hand if devices is None else devices
+        if devices != at_hand:
+            raise InputError(
+                f"devices must be the {at_hand} that are here, got {devices}; their rates hold together"
+            )
         teller(False)("measuring the devices at hand")
         where = rates_here()
     else:
-        where = roofline.device(kind)
+        where, devices = roofline.device(kind), 1 if devices is None else devices
     found = roofline.best_mesh(shape, optimizer, where, devices)
     times = [roofline.training_seconds(shape, epochs, one) for one in found]
     if json_:
@@ -304,6 +313,8 @@ def train(
     quiet: Quiet = False,
 ) -> int:
     """Train the target with the tuned values. Run it again to go on where it was killed."""
+    import jax
+
     from denseam.figures.training import draw_training
     from denseam.mesh import join_processes, stdout_apart
     from denseam.recipe import read_recipe
@@ -321,9 +332,14 @@ def train(
     apart = stdout_apart() if coordinator else contextlib.nullcontext()
     with interruptible(folder), apart:
         trained = train_target(
-            recipe, folder, scale=scale, seed=seed, listener=train_listener_of(quiet), mesh=mesh
+            recipe,
+            folder,
+            scale=scale,
+            seed=seed,
+            listener=train_listener_of(quiet or jax.process_index() > 0),
+            mesh=mesh,
         )
-    if process:  # the first process writes and prints
+    if jax.process_index():  # the first process writes and prints
         return OK if trained.status == "finished" else 1
     files = [str(f) for f in (*trained.files, *draw_training(trained, folder))]
     if json_:

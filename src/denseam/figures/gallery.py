@@ -6,7 +6,7 @@ import dataclasses
 import json
 import os
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
@@ -175,10 +175,12 @@ def _rows(folder: Path) -> dict[str, Row]:
     return {row["key"]: row for row in Store(folder / RUNS).read()}
 
 
-def write_findings(folder: Path) -> Path:
-    """Write claim, what was measured and verdict of every figure in a folder as a table (Markdown)."""
+def write_findings(folder: Path, size: Size) -> Path:
+    """Write claims, what was measured and verdicts of all figures of a size in a folder (Markdown)."""
     lines = ["| figure | claim | measured | verdict |", "|---|---|---|---|"]
-    for document in findings_in(folder):
+    for document in _findings_in(folder):
+        if document["size"] != size.name:
+            continue
         for n, found in enumerate(document["claims"]):
             name = "" if n else f"`{document['paper_label'] or document['name']}`"
             cells = (name, found["claim"], found["measured"], found["verdict"])
@@ -188,10 +190,15 @@ def write_findings(folder: Path) -> Path:
     return path
 
 
-def findings_in(folder: Path) -> list[dict[str, Any]]:
-    """Return what was written of the figures that were made in a folder, in the order of the catalog."""
-    paths = [folder / f"{figure.name}.json" for figure in catalog()]
-    return [json.loads(path.read_text(encoding="utf-8")) for path in paths if path.is_file()]
+def _findings_in(folder: Path) -> Iterator[dict[str, Any]]:
+    """Give what was written of the figures that were made in a folder, in the order of the catalog."""
+    for path in (folder / f"{figure.name}.json" for figure in catalog()):
+        if path.is_file():
+            try:
+                document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            except ValueError as error:
+                raise InputError(f"{path}: damaged ({error}); delete it to make it again") from None
+            yield document
 
 
 def size_of(name: str) -> Size:

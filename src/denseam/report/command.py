@@ -20,10 +20,9 @@ from denseam.data.readers import NAMED
 from denseam.data.sources import GAUSSIANS
 from denseam.errors import InputError
 from denseam.quantities import applicable
-from denseam.scaling import Proportional
 from denseam.schema import PROBE_COLUMNS
 from denseam.store import Row
-from denseam.study import AXES, FILE_KEYS, Study, from_document, logspace
+from denseam.study import AXES, FILE_KEYS, from_document, logspace
 
 _PREPARED = re.compile(
     r"(?P<origin>.*?)(, (?P<shrink>plaquettes|orthonormal|pca))?, centred(?P<unit>, unit variance)?"
@@ -73,7 +72,7 @@ def sweep_command(rows: Sequence[Row], folder: str) -> Command:
                 study = from_document(document)
             except (InputError, OSError) as error:
                 return _unchecked(rows, document, folder, " ".join(str(error).split()))
-            same = rows[0]["study_id"] in (study.id, _with_whole_ratios(study).id)
+            same = rows[0]["study_id"] == study.id
             if not same and alike is not None:
                 continue
             keys = {spec.key for spec in study.runs()}
@@ -86,15 +85,6 @@ def sweep_command(rows: Sequence[Row], folder: str) -> Command:
             document, asked = alike
             return Command(_line(document, folder), True, asked, _remarks(rows, asked))
     return _unchecked(rows, likeliest, folder, "")
-
-
-def _with_whole_ratios(study: Study) -> Study:
-    """Return the study as Python may have it, with 5 where the program has 5.0: the same runs, another id."""
-    regime = study.regime
-    if not isinstance(regime, Proportional):
-        return study
-    ratios = (int(r) if r == int(r) else r for r in (regime.kappa, regime.rho, regime.beta))
-    return dataclasses.replace(study, regime=Proportional(*ratios))
 
 
 def _beyond_the_command_line(rows: Sequence[Row]) -> tuple[str, ...]:
