@@ -1,4 +1,5 @@
 import os
+import subprocess
 from pathlib import Path
 
 # Two workers on two cores: threads of BLAS, or of XLA, would only wait for each other.
@@ -51,3 +52,18 @@ def coarsely(monkeypatch):
     from denseam.figures import style
 
     monkeypatch.setitem(style._RC, "savefig.dpi", 50)
+
+
+@pytest.fixture
+def inside(capsys):
+    """The same program in this process, where nothing has to be imported again."""
+
+    def call(*arguments):
+        capsys.readouterr()
+        from denseam.cli import main
+
+        code = main([str(a) for a in arguments])
+        said = capsys.readouterr()
+        return subprocess.CompletedProcess(arguments, code, said.out, said.err)
+
+    return call

@@ -7,7 +7,6 @@ import pytest
 from test_scaling import EXPECTED
 
 import denseam
-from denseam.cli import main
 
 PROGRAM = Path(sys.executable).with_name("denseam")
 
@@ -15,19 +14,6 @@ PROGRAM = Path(sys.executable).with_name("denseam")
 def run(*arguments):
     """The installed program, as a user starts it."""
     return subprocess.run([PROGRAM, *map(str, arguments)], capture_output=True, text=True)
-
-
-@pytest.fixture
-def inside(capsys):
-    """The same program in this process, where nothing has to be imported again."""
-
-    def call(*arguments):
-        capsys.readouterr()
-        code = main([str(a) for a in arguments])
-        said = capsys.readouterr()
-        return subprocess.CompletedProcess(arguments, code, said.out, said.err)
-
-    return call
 
 
 def prescribe(start, regime, activation, optimizer, *more):

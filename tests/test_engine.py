@@ -330,7 +330,8 @@ def test_several_devices_share_the_work_and_give_the_same():
     import subprocess
     import sys
 
-    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=3", "JAX_PLATFORMS": "cpu"}
+    three = f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=3"
+    flags = {"XLA_FLAGS": three, "JAX_PLATFORMS": "cpu"}
     found = subprocess.run(
         [sys.executable, "-c", SEVERAL], capture_output=True, text=True, env=os.environ | flags, timeout=300
     )

@@ -65,7 +65,7 @@ def test_tune_says_what_was_chosen_and_why(tuned):
         assert os.path.getsize(file) > 1000
 
 
-def test_train_recall_and_consistency(images, tuned, trained, tmp_path):
+def test_train_recall_and_consistency(images, tuned, trained, tmp_path, inside):
     folder, _ = tuned
     model, found = trained
     said = document(found)
@@ -91,14 +91,14 @@ def test_train_recall_and_consistency(images, tuned, trained, tmp_path):
     assert len(list((tmp_path / "recalled" / "images").iterdir())) == 40
     assert (tmp_path / "recalled" / "recall.png").stat().st_size > 5000
 
-    hidden = run("recall", model, images, "--samples", 20, "--hide", "left", "--steps", 4)
+    hidden = inside("recall", model, images, "--samples", 20, "--hide", "left", "--steps", 4)
     assert hidden.returncode == 0
     assert "20 samples, 288 memories" in hidden.stdout
 
-    assert run("train", images, "--tuned", folder, "--scale", 36, "-q").returncode == 0
+    assert inside("train", images, "--tuned", folder, "--scale", 36, "-q").returncode == 0
     small = folder / "scale-36" / "memory.safetensors"
     compared = document(
-        run("consistency", model, small, images, "--steps", 1, "--out", tmp_path / "c", "--json")
+        inside("consistency", model, small, images, "--steps", 1, "--out", tmp_path / "c", "--json")
     )
     assert compared["correlation"] > 0.8
     assert compared["correlation"] > compared["chance"] + 0.3
@@ -106,24 +106,24 @@ def test_train_recall_and_consistency(images, tuned, trained, tmp_path):
     assert (tmp_path / "c" / "consistency.png").stat().st_size > 5000
 
 
-def test_plan_comes_before_anything(images):
+def test_plan_comes_before_anything(images, inside):
     found = run("plan", images, "--json")
     said = document(found)
     assert [row["features"] for row in said["tuning"]["sizes"]] == [9, 16, 36]
     assert said["training"]["memories"] == 288
     assert 0 < said["share"] < 0.1
     assert said["target_sweep"]["seconds"] > said["tuning"]["seconds"]
-    people = run("plan", images)
+    people = inside("plan", images)
     assert people.returncode == 0
     assert "sweep the target" in people.stdout
 
 
-def test_a_refusal_is_an_answer(tmp_path):
+def test_a_refusal_is_an_answer(tmp_path, inside):
     found = run("tune", "isotropic", *GOAL, "--parameterization", "eta_W=K^3", "--out", tmp_path / "t", "-q")
     assert found.returncode == 1
     assert "no learning rate is recommended" in found.stdout
     assert "not the prescription" in found.stdout
-    found = run("train", "isotropic", "--tuned", tmp_path / "t")
+    found = inside("train", "isotropic", "--tuned", tmp_path / "t")
     assert found.returncode == 64
     assert "no learning rate is recommended" in found.stderr
 

@@ -1,4 +1,9 @@
+import os
 from pathlib import Path
+
+# As in the other tests: less optimization is less compiling, and two workers have one core each.
+os.environ["XLA_FLAGS"] = "--xla_backend_optimization_level=0"
+os.environ.setdefault("NPROC", "1")
 
 import jax
 import pytest
