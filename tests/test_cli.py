@@ -1,3 +1,4 @@
+import contextlib
 import json
 import subprocess
 import sys
@@ -198,6 +199,30 @@ def test_a_study_file_runs_and_its_mistakes_are_named(tmp_path, inside):
     assert found.returncode == 64
     assert "did you mean 'activation'" in found.stderr
     assert len(found.stderr.strip().splitlines()) == 1
+
+
+def test_ctrl_c_that_arrives_where_it_is_lost_stops_all_the_same(tmp_path):
+    """As when Python collects garbage: the exception ends there, the event stays."""
+    import os
+    import signal
+
+    from denseam.cli.program import Stopped, interruptible
+    from denseam.runner import run_studies
+    from denseam.study import Study
+
+    study = Study("relu", "sgd", (16,), (0.01,), seeds=1, epochs=2)
+    before = signal.getsignal(signal.SIGINT)
+
+    def stopped():
+        with interruptible("there") as pressed:
+            with contextlib.suppress(KeyboardInterrupt):
+                os.kill(os.getpid(), signal.SIGINT)
+            run_studies(study, tmp_path, stop=pressed)
+
+    with pytest.raises(Stopped, match="interrupted; what was finished is in there"):
+        stopped()
+    assert signal.getsignal(signal.SIGINT) is before
+    assert not list((tmp_path / "shards").glob("*.parquet"))
 
 
 def test_ctrl_c_stops_with_130_and_keeps_what_is_finished(tmp_path):

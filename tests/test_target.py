@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import threading
 from dataclasses import replace
 
 import numpy as np
@@ -54,6 +55,15 @@ def test_samples_from_a_file_are_those_of_a_sweep(tmp_path):
     assert np.array_equal(loaded.model.W, found.memory.model.W)
     assert loaded.model.scales.eta_W == pytest.approx(0.02 * 32)
     assert loaded.noise == 0.5
+
+
+def test_an_event_stops_it_and_the_state_is_saved(tmp_path):
+    stop = threading.Event()
+    stop.set()
+    with pytest.raises(KeyboardInterrupt):
+        train_target(CASES["relu-sgd"], tmp_path, stop=stop)
+    assert (tmp_path / STATE).exists()
+    assert not (tmp_path / MODEL).exists()
 
 
 class StopAt(TrainListener):

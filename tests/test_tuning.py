@@ -254,7 +254,7 @@ def judged(scales, status, regret=0.05, next_step=""):
 def climber(monkeypatch, tmp_path, judge, budget=1.0):
     """A search whose sweeps train nothing and whose verdicts are given."""
     wanted = goal("isotropic", features=1024, epochs=2)
-    search = tuning.Search(wanted, tmp_path, 3, budget, None, lambda text: None, None)
+    search = tuning.Search(wanted, tmp_path, 3, budget, None, None, lambda text: None, None)
     monkeypatch.setattr(search, "_widened", lambda scales, grid: grid)
 
     def sweep(scales, grid, seeds):

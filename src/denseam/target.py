@@ -15,6 +15,7 @@ import functools
 import json
 import math
 import os
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -147,6 +148,7 @@ def train_target(
     scale: int | None = None,
     seed: int = 0,
     listener: TrainListener | None = None,
+    stop: threading.Event | None = None,
     device: Any = None,
     mesh: str | Mapping[str, int] | None = None,
 ) -> Trained:
@@ -164,6 +166,8 @@ def train_target(
         The integer that initial weights, batches and noise come from.
     listener
         Told how it goes, and when the loss leaves what the small models predict.
+    stop
+        When set, training ends as by Ctrl-C: the state is saved, and `KeyboardInterrupt` raised.
     device
         Where to train; by default the first one.
     mesh
@@ -183,7 +187,7 @@ def train_target(
     x64 = jax.enable_x64(True) if study.precision == "float64" else contextlib.nullcontext()
     with jax.default_device(device), x64:
         heard = listener or TrainListener()
-        return _Training(study, spec, expected, Path(out), heard, device.platform, placement).run()
+        return _Training(study, spec, expected, Path(out), heard, device.platform, placement, stop).run()
 
 
 class _State(NamedTuple):
@@ -206,9 +210,10 @@ class _Training:
         listener: TrainListener,
         platform: str,
         placement: Placement | None = None,
+        stop: threading.Event | None = None,
     ) -> None:
         self.study, self.spec, self.expected, self.out = study, spec, expected, out
-        self.listener, self.platform = listener, platform
+        self.listener, self.platform, self.stop = listener, platform, stop
         self.on = OneDevice(platform) if placement is None else OnMesh(placement)
         self.writers = writers()
         self.dtype = jnp.float64 if study.precision == "float64" else jnp.float32
@@ -242,6 +247,8 @@ class _Training:
                 alive = bool(np.isfinite(error).all())
                 if not alive:
                     break
+                if self.stop is not None and self.stop.is_set():
+                    raise KeyboardInterrupt
                 if at.step % self.per_epoch == 0:
                     self._epoch_ended(at.step // self.per_epoch)
                 now = time.perf_counter()

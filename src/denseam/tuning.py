@@ -15,6 +15,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -161,6 +162,7 @@ def tune(
     budget: float = BUDGET,
     trials: int = 96,
     listener: SweepListener | None = None,
+    stop: threading.Event | None = None,
     say: Say = lambda text: None,
     devices: Sequence[Any] | None = None,
     **asked: Any,
@@ -181,7 +183,7 @@ def tune(
         The most operations to spend, as a share of a sweep at the target.
     trials
         Points to try at the smallest size where several axes are tuned.
-    listener, devices
+    listener, stop, devices
         As in `sweep`.
     say
         Called with a line for every step of the search.
@@ -205,7 +207,7 @@ def tune(
         from denseam.joint import prepare
 
         prepare(wanted, others)  # before anything is trained
-    return Search(wanted, Path(out), seeds, budget, listener, say, devices).run(others, trials)
+    return Search(wanted, Path(out), seeds, budget, listener, stop, say, devices).run(others, trials)
 
 
 class Search:
@@ -218,11 +220,12 @@ class Search:
         seeds: int,
         budget: float,
         listener: SweepListener | None,
+        stop: threading.Event | None,
         say: Say,
         devices: Sequence[Any] | None,
     ) -> None:
         self.goal, self.out, self.seeds, self.budget = wanted, out, seeds, budget
-        self.listener, self.say, self.devices = listener, say, devices
+        self.listener, self.stop, self.say, self.devices = listener, stop, say, devices
         self.used: dict[str, float] = {}  # key → operations of every run that was asked for
         self.seconds = 0.0
         self.constants: dict[str, float] = {}
@@ -253,7 +256,13 @@ class Search:
 
     def train(self, study: Study, specs: list[RunSpec]) -> Records:
         """Train what is not there yet; return the records of these runs."""
-        summary = run_specs([(study, specs)], self.out / RUNS, listener=self.listener, devices=self.devices)
+        summary = run_specs(
+            [(study, specs)],
+            self.out / RUNS,
+            listener=self.listener,
+            stop=self.stop,
+            devices=self.devices,
+        )
         self.used |= {spec.key: self.goal.operations(spec.scale) for spec in specs}
         return summary.records
 

@@ -261,10 +261,10 @@ def tune(
             f"warning: {wanted.study.name}: not a prescribed rule, so not expected to transfer",
             file=sys.stderr,
         )
-    with interruptible(folder):
+    with interruptible(folder) as pressed:
         found = search(
             wanted, folder, tuned=words("tune", tune_), seeds=seeds, budget=budget, trials=trials,
-            listener=listener_of(quiet), say=teller(quiet),
+            listener=listener_of(quiet), stop=pressed, say=teller(quiet),
         )  # fmt: skip
     from denseam.figures.transfer import draw_tuned
 
@@ -330,15 +330,11 @@ def train(
     folder = out or str(Path(tuned) / ("target" if scale is None else f"scale-{scale}"))
     # The first collective is greeted on standard output, where one JSON document is to be.
     apart = stdout_apart() if coordinator else contextlib.nullcontext()
-    with interruptible(folder), apart:
+    with interruptible(folder) as pressed, apart:
         trained = train_target(
-            recipe,
-            folder,
-            scale=scale,
-            seed=seed,
+            recipe, folder, scale=scale, seed=seed, stop=pressed, mesh=mesh,
             listener=train_listener_of(quiet or jax.process_index() > 0),
-            mesh=mesh,
-        )
+        )  # fmt: skip
     if jax.process_index():  # the first process writes and prints
         return OK if trained.status == "finished" else 1
     files = [str(f) for f in (*trained.files, *draw_training(trained, folder))]
