@@ -20,6 +20,7 @@ from denseam.cli.options import (
     Quiet,
     Time,
     Workers,
+    cluster_options,
 )
 from denseam.cli.program import (
     IO_ERROR,
@@ -110,10 +111,7 @@ def run(
     from denseam.figures.catalog import find
     from denseam.figures.gallery import RUNS, make_figures, size_of, write_findings
 
-    where = {
-        "kind": executor, "address": address, "workers": workers, "gpus": gpus, "partition": partition,
-        "account": account, "time": time, "memory": memory, "cores": cores,
-    }  # fmt: skip
+    where = cluster_options(locals())
     figures, chosen, cluster = together(
         lambda: find(names), lambda: size_of(size), lambda: cluster_from(None, where)
     )

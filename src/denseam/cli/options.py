@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import typer
 
@@ -44,3 +45,11 @@ Gpus = Annotated[int | None, typer.Option(help="GPUs of each worker, 0 (default)
 Time = Annotated[str | None, typer.Option(help="The time limit of a Slurm job, as in 02:00:00.")]
 Memory = Annotated[str | None, typer.Option(help="The memory of a Slurm job, as in 8GB.")]
 Cores = Annotated[int | None, typer.Option(help="The cores of a Slurm job (1).")]
+
+#: What of these says where a study runs; `executor` is the kind.
+CLUSTER = ("address", "workers", "gpus", "partition", "account", "time", "memory", "cores")
+
+
+def cluster_options(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the arguments of a command (its `locals()`) say of where a study runs."""
+    return {"kind": given["executor"]} | {name: given[name] for name in CLUSTER}

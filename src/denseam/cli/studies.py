@@ -35,6 +35,7 @@ from denseam.cli.options import (
     Uncentered,
     UnitVariance,
     Workers,
+    cluster_options,
 )
 from denseam.cli.program import (
     IO_ERROR,
@@ -112,10 +113,7 @@ def sweep(
         "shrink": shrink, "unit_variance": unit_variance, "heldout": heldout,
         "name": name, "axes": _axes(axis), "probes": probes, "probe_steps": probe_steps,
     }  # fmt: skip
-    where = {
-        "kind": executor, "address": address, "workers": workers, "gpus": gpus, "partition": partition,
-        "account": account, "time": time, "memory": memory, "cores": cores,
-    }  # fmt: skip
+    where = cluster_options(locals())
     studies, folder, cluster = together(
         lambda: asked.from_file(study_file, given) if study_file else [asked.from_document(given)],
         lambda: out if out is not None else needed("out is needed: a folder for the results"),
