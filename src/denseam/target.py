@@ -391,6 +391,8 @@ class _Training:
             if not np.array_equal(file.read("noise_key"), np.asarray(jax.random.key_data(self.key))):
                 raise InputError(f"out {self.out}: its random keys are not those of seed {self.spec.seed}")
             step = int(document["step"])
+            if not self.writers.all_well(step == as_the_first_says(step)):
+                raise InputError(f"out {self.out}: processes see different states in it; run the same again")
             self.losses[:step], self.squares[:step] = file.read("losses"), file.read("squares")
             self.left_at, self.left_side = document["left_at"], document["left_side"]
             return _State(*self.on.read(file), step)
