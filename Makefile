@@ -41,7 +41,7 @@ $(VENV)/.torch: $(VENV)/.test
 	touch $@
 
 test-torch: $(VENV)/.torch
-	$(BIN)/pytest -n 2 -q tests_torch
+	$(BIN)/pytest -n 2 -q tests/torch
 
 # The page that `denseam report` writes, in a real browser: Debian's, or the one CHROMIUM names.
 $(VENV)/.browser: pyproject.toml $(VENV)/.test
@@ -50,11 +50,11 @@ $(VENV)/.browser: pyproject.toml $(VENV)/.test
 
 test-page: $(VENV)/.browser
 	@test -n "$${CHROMIUM:-$$(command -v chromium)}" || { echo "test-page needs Chromium: apt-get install chromium, or set CHROMIUM" >&2; exit 1; }
-	$(BIN)/pytest -q tests_page
+	$(BIN)/pytest -q tests/page
 
 # One model on eight virtual devices.
 test-mesh: $(VENV)/.test
-	$(BIN)/pytest -n 2 -q tests_mesh
+	$(BIN)/pytest -n 2 -q tests/mesh
 
 # Studies on a Dask cluster of real processes, some of which are killed.
 $(VENV)/.dask: pyproject.toml $(VENV)/.test
@@ -62,7 +62,7 @@ $(VENV)/.dask: pyproject.toml $(VENV)/.test
 	touch $@
 
 test-cluster: $(VENV)/.dask
-	$(BIN)/pytest -q tests_cluster
+	$(BIN)/pytest -q tests/cluster
 
 bench: $(VENV)/.base
 	$(PIP) '$(TORCH)'

@@ -31,7 +31,7 @@ def write() -> None:
 
 def quantities() -> str:
     """Return the table of what can be measured while training."""
-    from denseam.quantities import QUANTITIES
+    from denseam.training.quantities import QUANTITIES
 
     return _table(
         ("name", "group", "symbol", "what it is", "only for"),
@@ -41,8 +41,8 @@ def quantities() -> str:
 
 def gallery() -> str:
     """Return every figure with its findings, judged and drawn from the records beside this file."""
-    from denseam.figures.catalog import catalog
-    from denseam.figures.sizes import SIZES
+    from denseam.paper.catalog import catalog
+    from denseam.paper.sizes import SIZES
 
     made = _draw_gallery()
     heads = ("claims", "reproduced", "only if", "not reproduced", "undecided")
@@ -62,9 +62,9 @@ def gallery() -> str:
 
 def _draw_gallery() -> dict[str, Any]:
     """Draw and judge all figures, unless neither records nor code have changed; return the findings."""
-    from denseam.figures.catalog import catalog
-    from denseam.figures.gallery import make_figures
-    from denseam.figures.sizes import SIZES
+    from denseam.paper.catalog import catalog
+    from denseam.paper.gallery import make_figures
+    from denseam.paper.sizes import SIZES
 
     here = Path(__file__).parent
     records, out = here / "gallery", GENERATED / "gallery"
@@ -117,9 +117,9 @@ def steps() -> str:
 
 def _predicted_and_measured(name: str) -> dict[tuple[Any, ...], dict[str, tuple[float, float]]]:
     """Return predicted and measured seconds of a step for each shape, mesh and optimizer."""
-    from denseam.bench import REGIME
-    from denseam.roofline import Device, device, estimate
-    from denseam.scaling import Shape
+    from denseam.cli.bench import REGIME
+    from denseam.rules import Shape
+    from denseam.workflow.roofline import Device, device, estimate
 
     kept = json.loads((Path(__file__).parent / "steps" / f"{name}.json").read_text())
     where = Device(**kept["rates"]) if "rates" in kept else device(name)
@@ -137,7 +137,7 @@ def _predicted_and_measured(name: str) -> dict[tuple[Any, ...], dict[str, tuple[
 
 
 def _draw_steps(points: dict[str, list[tuple[float, float]]]) -> None:
-    from denseam.figures.style import FAINT, MARKERS, canvas, save
+    from denseam.report.plots.style import FAINT, MARKERS, canvas, save
 
     with canvas(1, 1, 4.6, 4.0) as (figure, axes):
         ax = axes[0, 0]

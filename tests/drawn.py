@@ -2,9 +2,9 @@
 
 import json
 
-from denseam.figures.catalog import catalog, find
-from denseam.figures.gallery import make_figures
-from denseam.figures.sizes import SIZES
+from denseam.paper.catalog import catalog, find
+from denseam.paper.gallery import make_figures
+from denseam.paper.sizes import SIZES
 
 
 def by_sgd_alone(figure):

@@ -2,7 +2,7 @@
 
 import math
 
-from denseam.study import Study, logspace
+from denseam.studies.study import Study, logspace
 
 
 def study(**changes):

@@ -18,9 +18,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from denseam.lagrangians import Elementwise, Lagrangian
-from denseam.model import DenseAM
-from denseam.training import gradient, loss
+from denseam.model.dense_am import DenseAM
+from denseam.model.lagrangians import Elementwise, Lagrangian
+from denseam.training.gradient import gradient, loss
 
 _K, _N, _B = 7, 5, 4
 

@@ -34,7 +34,7 @@ from denseam.cli.program import (
 )
 from denseam.cli.text import print_table
 from denseam.errors import InputError, refuse, together
-from denseam.wording import duration
+from denseam.report.wording import duration
 
 figure = typer.Typer(
     help="The paper's figures and studies of our own: train, draw, judge.", no_args_is_help=True
@@ -48,7 +48,7 @@ SIGNS = {"reproduced": "✓", "not reproduced": "✗", "undecided": "?"}
 @figure.command("list")
 def list_(json_: Json = False) -> int:
     """List all figures: name, label in the paper, what it shows."""
-    from denseam.figures.catalog import catalog
+    from denseam.paper.catalog import catalog
 
     figures = catalog()
     if json_:
@@ -107,9 +107,9 @@ def run(
     """Make figures: train what is missing, draw, and judge each claim. Run it again to resume."""
     from time import perf_counter
 
-    from denseam.cluster import cluster_from, connect
-    from denseam.figures.catalog import find
-    from denseam.figures.gallery import RUNS, make_figures, size_of, write_findings
+    from denseam.paper.catalog import find
+    from denseam.paper.gallery import RUNS, make_figures, size_of, write_findings
+    from denseam.studies.cluster import cluster_from, connect
 
     where = cluster_options(locals())
     figures, chosen, cluster = together(

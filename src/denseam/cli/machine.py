@@ -10,13 +10,13 @@ import typer
 from denseam.cli.options import Json, Quiet
 from denseam.cli.program import OK, app, listener_of, print_json, teller
 from denseam.cli.text import print_table, print_verdicts
-from denseam.wording import quantity
+from denseam.report.wording import quantity
 
 
 @app.command()
 def doctor(json_: Json = False) -> int:
     """Say what this installation can do: versions, devices, memory, optional parts."""
-    from denseam.doctor import examine
+    from denseam.cli.doctor import examine
 
     document = examine()
     if json_:
@@ -41,8 +41,8 @@ def bench(
     json_: Json = False,
 ) -> int:
     """Measure this engine against the product peak of this machine and a plain PyTorch loop."""
-    from denseam.bench import benchmark
-    from denseam.study import whole_values
+    from denseam.cli.bench import benchmark
+    from denseam.studies.study import whole_values
 
     if mesh is not None:
         return _bench_mesh(whole_values("features", features), mesh, repeats, seconds, json_)
@@ -77,7 +77,7 @@ def bench(
 
 def _bench_mesh(features: Sequence[int], text: str, repeats: int, seconds: float, json_: bool) -> int:
     """Measure steps of one model on meshes, and set beside them what `denseam plan` would say."""
-    from denseam.bench import benchmark_mesh
+    from denseam.cli.bench import benchmark_mesh
 
     document = benchmark_mesh(features, text, repeats, seconds, teller(False))
     if json_:
@@ -118,7 +118,7 @@ def demo(
     quiet: Quiet = False,
 ) -> int:
     """Show transfer with centring, and its failure without: two studies, two verdicts, one figure."""
-    from denseam.demo import demo as show
+    from denseam.cli.demo import demo as show
 
     shown = show(out, listener_of(quiet))
     print_verdicts(shown.verdicts)

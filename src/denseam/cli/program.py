@@ -79,10 +79,10 @@ def _fail(message: str, code: int) -> int:
 def listener_of(quiet: bool) -> Any:
     """Return who is told of progress."""
     if quiet:
-        from denseam.runner import SweepListener
+        from denseam.studies.runner import SweepListener
 
         return SweepListener()
-    from denseam.progress import Progress
+    from denseam.report.progress import Progress
 
     return Progress()
 
@@ -100,10 +100,10 @@ def teller(quiet: bool) -> Callable[[str], None]:
 def train_listener_of(quiet: bool) -> Any:
     """Return who is told of the training of one model."""
     if quiet:
-        from denseam.target import TrainListener
+        from denseam.workflow.target import TrainListener
 
         return TrainListener()
-    from denseam.progress import TrainProgress
+    from denseam.report.progress import TrainProgress
 
     return TrainProgress()
 
@@ -140,7 +140,7 @@ class Stopped(Exception):
 
 def whole(name: str, given: str | None) -> tuple[int, ...] | None:
     """Read whole numbers, if any were given."""
-    from denseam.study import whole_values
+    from denseam.studies.study import whole_values
 
     return None if given is None else whole_values(name, given)
 

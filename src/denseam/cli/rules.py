@@ -11,7 +11,7 @@ import typer
 from denseam.cli.options import Json
 from denseam.cli.program import app, print_json
 from denseam.errors import InputError, UnprescribedWarning, together
-from denseam.scaling import Constants, Shape, prescription, standard
+from denseam.rules import Constants, Shape, prescription, standard
 
 
 @app.command()

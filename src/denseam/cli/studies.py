@@ -51,8 +51,8 @@ from denseam.cli.program import (
 )
 from denseam.cli.text import print_table, print_verdicts
 from denseam.errors import InputError, refuse, together
-from denseam.schema import COLUMNS as RECORD_COLUMNS
-from denseam.wording import number
+from denseam.report.wording import number
+from denseam.studies.schema import COLUMNS as RECORD_COLUMNS
 
 #: The columns of a table that fits a spreadsheet: all but the loss curves.
 SCALAR_COLUMNS = tuple(name for name, kind in RECORD_COLUMNS.items() if kind != "l")
@@ -102,8 +102,8 @@ def sweep(
     quiet: Quiet = False,
 ) -> int:
     """Train every run of a study: learning rates × scales × seeds. Run it again to resume."""
-    from denseam import study as asked
-    from denseam.cluster import cluster_from
+    from denseam.studies import study as asked
+    from denseam.studies.cluster import cluster_from
 
     given = {
         "activation": activation, "power": power, "optimizer": optimizer, "regime": regime, "scales": scales,
@@ -143,8 +143,8 @@ def sweep(
 
 
 def _run(studies: list[Any], folder: str, cluster: Any, quiet: bool) -> Any:
-    from denseam.cluster import connect
-    from denseam.runner import run_studies
+    from denseam.studies.cluster import connect
+    from denseam.studies.runner import run_studies
 
     threads = cluster.workers if cluster.kind == "local" else None
     with interruptible(folder) as pressed, connect(cluster, folder, say=teller(quiet)) as executor:
@@ -176,10 +176,10 @@ def verdict(
     json_: Json = False,
 ) -> int:
     """Say whether the best hyperparameter stays put across scales."""
-    from denseam.judgement import COLUMNS, exit_code
-    from denseam.judgement import horizon as horizons
-    from denseam.judgement import verdict as judge
-    from denseam.store import Store
+    from denseam.analysis.transfer import COLUMNS, exit_code
+    from denseam.analysis.transfer import horizon as horizons
+    from denseam.analysis.transfer import verdict as judge
+    from denseam.studies.store import Store
 
     store = Store(folder)
     records = store.read(None if horizon or plot else COLUMNS)
@@ -192,7 +192,7 @@ def verdict(
     if horizon:
         document["horizon"] = horizons(records, axis=axis)
     if plot:
-        from denseam.figures import draw_transfer
+        from denseam.report.plots import draw_transfer
 
         document["figures"] = [str(f) for f in draw_transfer(records, plot, verdicts=verdicts)]
     if json_:
@@ -247,13 +247,13 @@ def check(
     quiet: Quiet = False,
 ) -> int:
     """Check that every part of a step keeps its size as the model grows; exit code 1 if not."""
-    from denseam.coordinates import check_records, check_study, checked_study, propose
-    from denseam.coordinates.of_study import regime_from
+    from denseam.analysis.coordinates import check_records, check_study, checked_study, propose
+    from denseam.analysis.coordinates.of_study import regime_from
 
     if folder is not None:
         if find or activation or optimizer:
             raise InputError("folder: its runs are judged as they are; leave out the other options")
-        from denseam.store import Store
+        from denseam.studies.store import Store
 
         records = Store(folder).read()
         say_skipped(records.skipped)
@@ -286,7 +286,7 @@ def check(
     if proposal is not None:
         document["found"] = proposal.to_json()
     if plot:
-        from denseam.figures import draw_coordinates
+        from denseam.report.plots import draw_coordinates
 
         document["figures"] = [str(file) for c in checks for file in draw_coordinates(c, plot)]
     if json_:
@@ -373,7 +373,7 @@ def export(
     out: Annotated[str | None, typer.Option(help="The file; CSV goes to standard output without it.")] = None,
 ) -> int:
     """Write all runs as one table, one row per run."""
-    from denseam.store import Store, write_csv, write_parquet, write_probes_csv
+    from denseam.studies.store import Store, write_csv, write_parquet, write_probes_csv
 
     if format_ not in ("csv", "parquet"):
         raise InputError(f"format must be 'csv' or 'parquet', got {format_!r}")

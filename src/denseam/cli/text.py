@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from denseam.wording import number
+from denseam.report.wording import number
 
 
 def print_table(title: str, head: list[str], rows: list[list[str]]) -> None:

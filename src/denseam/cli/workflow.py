@@ -42,7 +42,7 @@ from denseam.cli.program import (
 )
 from denseam.cli.text import print_table, print_verdicts
 from denseam.errors import InputError, listed, refuse
-from denseam.wording import duration, quantity
+from denseam.report.wording import duration, quantity
 
 OptionalData = Annotated[
     str | None, typer.Argument(help="The data, as for tune; none if --devices is given with sizes.")
@@ -59,7 +59,7 @@ Seeds = Annotated[int, typer.Option(help="Seeds to begin with.")]
 def _goal(data: str, **given: Any) -> Any:
     """Return the goal that the options describe."""
     from denseam.data.preparation import Preparation
-    from denseam.goals import goal
+    from denseam.workflow.goals import goal
 
     options = {k: v for k, v in given.items() if v is not None}
     prepared = {k: options.pop(k) for k in ("shrink", "unit_variance", "heldout") if k in options}
@@ -97,7 +97,7 @@ def plan(
     json_: Json = False,
 ) -> int:
     """Say what tuning and training would take, before anything runs."""
-    from denseam.planning import plan as make
+    from denseam.workflow.planning import plan as make
 
     if devices is not None or device is not None:
         sizes = {"features": features, "memories": memories, "samples": samples, "batch": batch}
@@ -131,8 +131,9 @@ def _plan_devices(
     json_: bool,
 ) -> int:
     """Say what one model takes on many devices, from the sizes alone."""
-    from denseam import roofline
-    from denseam.scaling import OPTIMIZERS, Shape
+    from denseam.rules import Shape
+    from denseam.rules.table import OPTIMIZERS
+    from denseam.workflow import roofline
 
     N = sizes["features"]
     refuse(
@@ -146,7 +147,7 @@ def _plan_devices(
     if kind == "here":
         import jax
 
-        from denseam.calibration import rates_here
+        from denseam.workflow.calibration import rates_here
 
         at_hand = len(jax.devices())
         devices = at_hand if devices is None else devices
@@ -246,8 +247,8 @@ def tune(
     quiet: Quiet = False,
 ) -> int:
     """Find the learning rate of a large model at small sizes, and say whether it can be trusted."""
-    from denseam.study import words
-    from denseam.tuning import tune as search
+    from denseam.studies.study import words
+    from denseam.workflow.tuning import tune as search
 
     folder = out if out is not None else needed("out is needed: a folder for the runs and the result")
     wanted = _goal(
@@ -266,7 +267,7 @@ def tune(
             wanted, folder, tuned=words("tune", tune_), seeds=seeds, budget=budget, trials=trials,
             listener=listener_of(quiet), stop=pressed, say=teller(quiet),
         )  # fmt: skip
-    from denseam.figures.transfer import draw_tuned
+    from denseam.report.plots.transfer import draw_tuned
 
     files = [str(f) for f in draw_tuned(found, folder)]
     if json_:
@@ -315,10 +316,10 @@ def train(
     """Train the target with the tuned values. Run it again to go on where it was killed."""
     import jax
 
-    from denseam.figures.training import draw_training
-    from denseam.mesh import join_processes, stdout_apart
-    from denseam.recipe import read_recipe
-    from denseam.target import train_target
+    from denseam.report.plots.training import draw_training
+    from denseam.training.mesh import join_processes, stdout_apart
+    from denseam.workflow.recipe import read_recipe
+    from denseam.workflow.target import train_target
 
     if tuned is None:
         raise InputError("tuned is needed: the folder of denseam tune")
@@ -383,8 +384,9 @@ def recall(
     json_: Json = False,
 ) -> int:
     """Denoise samples with a trained memory: arrays and pictures, energies and convergence."""
-    from denseam.recalling import recall_file, write_recalled
-    from denseam.study import grid_values
+    from denseam.report.recalled import write_recalled
+    from denseam.studies.study import grid_values
+    from denseam.workflow.recalling import recall_file
 
     results = recall_file(
         checkpoint, input_, noise=grid_values("noise", noise), mask=mask, hide=hide, heldout=heldout,
@@ -443,9 +445,9 @@ def consistency(
     json_: Json = False,
 ) -> int:
     """Compare a large memory's answer, shrunk, with that of a small one to the shrunk input."""
-    from denseam.agreement import consistency as compare
-    from denseam.memory import Memory
-    from denseam.recalling import chosen_samples
+    from denseam.workflow.agreement import consistency as compare
+    from denseam.workflow.memory import Memory
+    from denseam.workflow.recalling import chosen_samples
 
     a, b = Memory.load(large), Memory.load(small)
     found = compare(
@@ -453,7 +455,7 @@ def consistency(
     )
     files = []
     if out is not None and a.image is not None:
-        from denseam.figures.recall import draw_consistency
+        from denseam.report.plots.recall import draw_consistency
 
         files = [str(f) for f in draw_consistency(found, out)]
     if json_:

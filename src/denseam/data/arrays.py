@@ -17,7 +17,7 @@ from denseam.data.preparation import Preparation
 from denseam.data.readers import Raw
 from denseam.data.reductions import Plaquettes, Projection, Reduction, Whole, orthonormal
 from denseam.errors import InputError, refuse
-from denseam.scaling import Shape
+from denseam.rules import Shape
 
 #: Rows are read in pieces of about this size.
 PIECE_BYTES = 1 << 23

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from denseam.errors import InputError
-from denseam.scaling import Shape
-from denseam.streams import Stream, stream
+from denseam.model.streams import Stream, stream
+from denseam.rules import Shape
 
 
 def isotropic(

@@ -16,7 +16,7 @@ from denseam.data.gaussian import anisotropic, isotropic
 from denseam.data.preparation import Preparation
 from denseam.data.readers import NAMED, read
 from denseam.errors import refuse
-from denseam.scaling import Shape
+from denseam.rules import Shape
 
 GAUSSIANS = {"isotropic": 0.0, "anisotropic": 2 / 5}
 

@@ -15,14 +15,14 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from denseam import lagrangians
 from denseam.data.readers import NAMED
 from denseam.data.sources import GAUSSIANS
 from denseam.errors import InputError
-from denseam.quantities import applicable
-from denseam.schema import PROBE_COLUMNS
-from denseam.store import Row
-from denseam.study import AXES, FILE_KEYS, from_document, logspace
+from denseam.model import lagrangians
+from denseam.studies.schema import PROBE_COLUMNS
+from denseam.studies.store import Row
+from denseam.studies.study import AXES, FILE_KEYS, from_document, logspace
+from denseam.training.quantities import applicable
 
 _PREPARED = re.compile(
     r"(?P<origin>.*?)(, (?P<shrink>plaquettes|orthonormal|pca))?, centred(?P<unit>, unit variance)?"

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from denseam import recipe, target
 from denseam._version import __version__
 from denseam.errors import InputError
 from denseam.report import extras
 from denseam.report.studies import study_document
-from denseam.store import Store
-from denseam.tuning import RUNS
+from denseam.studies.store import Store
+from denseam.workflow import recipe, target
+from denseam.workflow.tuning import RUNS
 
 _RECALL_PICTURE = "recall.png"
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from denseam import recipe, target
-from denseam.store import Records
+from denseam.studies.store import Records
+from denseam.workflow import recipe, target
 
 #: Drawn anew by the page itself.
 _REDRAWN = {"transfer", "tuned", "training"}

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
 from typing import Any
 
-from denseam.figures.style import MARKERS
 from denseam.report.markup import Markup, embedded_json, join, table, tag
-from denseam.wording import duration, number
+from denseam.report.plots.style import MARKERS
+from denseam.report.wording import duration, number
 
 _SIGNS = {"TRANSFERS": "✓", "DRIFTS": "↗", "FAILS": "✕", "INCONCLUSIVE": "?"}
 _LONG_GRID = 16

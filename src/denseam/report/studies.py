@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from denseam.judgement import Verdict, hold_others, verdict
-from denseam.quantities import QUANTITIES
+from denseam.analysis.transfer import Verdict, hold_others, verdict
 from denseam.report.command import sweep_command
-from denseam.schema import COLUMNS, PROBE_COLUMNS
-from denseam.store import Records, Row, epochs_of
+from denseam.studies.schema import COLUMNS, PROBE_COLUMNS
+from denseam.studies.store import Records, Row, epochs_of
+from denseam.training.quantities import QUANTITIES
 
 #: Epochs of a loss curve, stops of the horizon slider, numbers of all curves of a page, and runs drawn.
 MOST_EPOCHS, STOPS, MOST_NUMBERS, MOST_RUNS = 64, 12, 350_000, 40_000
@@ -39,7 +39,7 @@ def study_document(
     folder
         Where the runs lie, for the command.
     axis, target
-        As in `denseam.judgement.verdict`.
+        As in `denseam.analysis.transfer.verdict`.
     share
         The part of the page's numbers that this study may use.
     """

@@ -11,7 +11,7 @@ from denseam.torch import lagrangians
 from denseam.torch.model import MULTIPLIERS, DenseAM
 
 if TYPE_CHECKING:
-    from denseam.model import DenseAM as JaxDenseAM
+    from denseam.model.dense_am import DenseAM as JaxDenseAM
 
 
 def to_torch(model: JaxDenseAM) -> DenseAM:
@@ -32,8 +32,8 @@ def to_torch(model: JaxDenseAM) -> DenseAM:
 
 def from_torch(model: DenseAM) -> JaxDenseAM:
     """Return a PyTorch module as a JAX model; float64 needs ``jax_enable_x64``."""
-    from denseam import lagrangians as of_jax
-    from denseam.model import DenseAM as JaxDenseAM
+    from denseam.model import lagrangians as of_jax
+    from denseam.model.dense_am import DenseAM as JaxDenseAM
 
     def array(value: Any) -> Any:
         return None if value is None else np.asarray(value.detach().cpu().numpy())

@@ -10,7 +10,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from denseam.errors import InputError, listed, refuse
-from denseam.scaling import Scales
+from denseam.rules import Scales
 
 #: What a parameter can be: memories, a bias of the hidden neurons, a bias of the features.
 ROLES = ("W", "b", "c")

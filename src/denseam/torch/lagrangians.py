@@ -1,6 +1,6 @@
 """Activations of neurons, each as the gradient of a convex function Φ: plain data with two functions.
 
-They have the names and parameters of `denseam.lagrangians`, so that a checkpoint of one is one of the other.
+They have the names and parameters of `denseam.model.lagrangians`, so that the two share checkpoints.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from denseam.errors import InputError, listed
-from denseam.rectified import relu_constant
+from denseam.rules.rectified import relu_constant
 
 
 @runtime_checkable

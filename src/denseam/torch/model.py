@@ -1,4 +1,4 @@
-"""The Dense Associative Memory as a PyTorch module; see `denseam.model` for the mathematics."""
+"""The Dense Associative Memory as a PyTorch module; see `denseam.model.dense_am` for the mathematics."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from denseam import checkpoint
 from denseam._version import __version__
 from denseam.errors import InputError, UnboundedEnergyWarning, listed, refuse
-from denseam.scaling import Scales
+from denseam.model import checkpoint
+from denseam.rules import Scales
 from denseam.torch import lagrangians
 from denseam.torch.generators import generator
 from denseam.torch.lagrangians import Elementwise, Identity, Lagrangian, ReLU, Tanh

@@ -14,13 +14,13 @@ from torch.func import functional_call, jvp
 from torch.optim import Optimizer
 
 from denseam._version import __version__
-from denseam.coordinates.judge import Check
-from denseam.coordinates.of_model import judged_runs, steps_asked
+from denseam.analysis.coordinates.judge import Check
+from denseam.analysis.coordinates.of_model import judged_runs, steps_asked
 from denseam.errors import InputError, refuse
-from denseam.scaling import Regime, Shape
-from denseam.schema import COLUMNS, OPTIONAL
-from denseam.store import Records, Row
-from denseam.study import DEFAULT_REGIME
+from denseam.rules import Regime, Shape
+from denseam.studies.schema import COLUMNS, OPTIONAL
+from denseam.studies.store import Records, Row
+from denseam.studies.study import DEFAULT_REGIME
 from denseam.torch.generators import generator
 
 MakeModel = Callable[[Shape, int], nn.Module]

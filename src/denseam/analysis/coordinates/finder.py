@@ -1,0 +1,191 @@
+"""The exponent finder: from the slopes of a parameterization that fails to exponents that work.
+
+Z ∝ s1 and F ∝ s2 at the start, and the first change of Z ∝ eta_W. So s1 is corrected by the slope of Z, then
+s2 by that of F with the new s1, then eta_W by that of ΔZ with both. In proportion only the joint exponent in
+N can be found, since K, P and B grow with N; memories-only it is the one in K, which must be well above N.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from denseam.analysis.coordinates.expected import Expectation
+from denseam.analysis.coordinates.judge import Check
+from denseam.analysis.coordinates.of_study import check_study, checked_study, measured_of
+from denseam.analysis.coordinates.slopes import slope_of
+from denseam.analysis.statistics import Interval
+from denseam.analysis.transfer import Verdict, verdict
+from denseam.errors import InputError
+from denseam.rules import Parameterization, Power
+from denseam.studies.runner import SweepListener, sweep
+from denseam.studies.study import Study, logspace
+
+#: Memories-only exponents are clean from so many memories per feature on.
+MEMORIES_PER_FEATURE = 8
+#: Exponents are taken as the nearest of these if they are no further away than that.
+SIMPLE, NEAR = Fraction(1, 2), 0.1
+#: Z and F outside of this range get a constant that brings them to 1. (Small ones do no harm.)
+TOO_SMALL, TOO_LARGE = 0.05, 2.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Proposal:
+    """Exponents that keep Z, F and ΔZ at their size, and how well they do.
+
+    Attributes
+    ----------
+    exponents
+        The measured exponents of s1, s2 and eta_W in the size that grows.
+    intervals
+        Their 95 % intervals over seeds.
+    constants
+        s1_0 and s2_0 that bring Z and F to order one, where they were far from it.
+    parameterization
+        The proposed rule: the same with the nearest half-integers, where those are within 0.1.
+    start, check, verdict
+        The check of what was given; that of the proposal; and the verdict of a sweep with it.
+    """
+
+    letter: str
+    exponents: dict[str, float]
+    intervals: dict[str, Interval]
+    constants: dict[str, float]
+    parameterization: Parameterization
+    start: Check
+    check: Check
+    verdict: Verdict | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a plain document."""
+        rule = self.parameterization
+        return {
+            "size": self.letter,
+            "exponents": self.exponents,
+            "intervals": {k: list(v) for k, v in self.intervals.items()},
+            "constants": self.constants,
+            "proposal": {name: str(getattr(rule, name)) for name in self.exponents},
+            "check": self.check.status,
+            "verdict": None if self.verdict is None else self.verdict.status,
+        }
+
+
+def find_exponents(
+    activation: Any,
+    optimizer: str,
+    *,
+    verify: bool = True,
+    out: str | os.PathLike[str] | None = None,
+    listener: SweepListener | None = None,
+    **options: Any,
+) -> Proposal:
+    """Propose exponents of s1, s2 and eta_W for a parameterization, and verify them by a sweep.
+
+    Parameters
+    ----------
+    activation, optimizer, options
+        As in `check`; `parameterization` is where to start.
+    verify
+        Whether to sweep learning rates with the proposal and judge the transfer.
+    out
+        A folder that keeps the runs of that sweep.
+    listener
+        Told of its progress.
+    """
+    study = checked_study(activation, optimizer, **options)
+    _check_regime(study)
+    return propose(study, check_study(study, listener=listener), verify=verify, out=out, listener=listener)
+
+
+def propose(
+    study: Study,
+    start: Check,
+    *,
+    verify: bool = True,
+    out: str | os.PathLike[str] | None = None,
+    listener: SweepListener | None = None,
+) -> Proposal:
+    """Do what `find_exponents` does, from a study made by `checked_study` and its check."""
+    _check_regime(study)
+    regime = study.regime.name
+    letter = "K" if regime == "memories-only" else "N"
+    rule = study.rule().canonical()
+    first = dataclasses.replace(study, probes=("Z", "F", "dZ_W"), probe_steps=(0,), epochs=1, name="")
+    exponents: dict[str, float] = {}
+    intervals: dict[str, Interval] = {}
+    constants: dict[str, float] = {}
+    for factor, quantity in (("s1", "Z"), ("s2", "F"), ("eta_W", "dZ_W")):
+        measured = measured_of(_with(first, rule, constants), listener)
+        slope = slope_of(quantity, 0, measured.scales, measured.values[quantity][0], Expectation(0.0))
+        if slope.slope is None or slope.ci is None:
+            raise InputError(f"parameterization: {quantity} is not finite at every scale; lower eta0")
+        given = getattr(rule, factor)
+        exponent = float(given.along(regime))
+        exponents[factor] = exponent - slope.slope
+        intervals[factor] = (exponent - slope.ci[1], exponent - slope.ci[0])
+        power = _power(given, exponents[factor], regime)
+        rule = dataclasses.replace(rule, **{factor: power})  # type: ignore[arg-type]
+        if factor != "eta_W":
+            measured = measured_of(_with(first, rule, constants), listener)
+            size = float(np.exp(np.mean(np.log(measured.values[quantity][0]))))
+            if not TOO_SMALL <= size <= TOO_LARGE:
+                constants[f"{factor}_0"] = 1 / size
+    rule = dataclasses.replace(rule, name="proposal", prescribed=False, source="measured slopes")
+    proposal = _with(study, rule, constants)
+    return Proposal(
+        letter,
+        exponents,
+        intervals,
+        constants,
+        rule,
+        start,
+        check_study(proposal, listener=listener),
+        _transfer(proposal, out, listener) if verify else None,
+    )
+
+
+def _check_regime(study: Study) -> None:
+    N = study.regime.shape(1).N
+    if study.regime.name == "memories-only" and min(study.scales) < MEMORIES_PER_FEATURE * N:
+        raise InputError(
+            f"scales must be at least {MEMORIES_PER_FEATURE} memories per feature to find exponents, "
+            f"got {min(study.scales)} for {N} features"
+        )
+
+
+def _with(study: Study, rule: Parameterization, constants: dict[str, float]) -> Study:
+    """Return the study with another parameterization and other constants."""
+    axes = dict(study.axes) | {name: (value,) for name, value in constants.items()}
+    return dataclasses.replace(study, parameterization=rule, axes=axes, name="")
+
+
+def _nearest(exponent: float) -> Fraction | float:
+    near = SIMPLE * round(exponent / float(SIMPLE))
+    return near if abs(float(near) - exponent) <= NEAR else exponent
+
+
+def _power(given: Power, exponent: float, regime: str) -> Power:
+    """Return the power with this exponent in the size that grows, and the others as given."""
+    simple = _nearest(exponent)
+    if regime == "memories-only":
+        return dataclasses.replace(given, K=simple)
+    return Power(N=simple)
+
+
+def _transfer(study: Study, out: str | os.PathLike[str] | None, listener: SweepListener | None) -> Verdict:
+    """Sweep learning rates with the proposed rule over the smaller scales, and judge."""
+    asked = dataclasses.replace(
+        study,
+        scales=tuple(study.scales)[:3],
+        eta0=logspace(1e-3, 1.0, 10),
+        seeds=6,
+        epochs=max(16, study.epochs),
+        probes=(),
+        probe_steps=None,
+        name="",
+    )
+    return verdict(sweep(asked, out, listener=listener))[0]

@@ -1,0 +1,221 @@
+"""The check for a model of one's own: any Equinox module with an `update`, any Optax optimizer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Float
+
+from denseam.analysis.coordinates.expected import Expectation
+from denseam.analysis.coordinates.judge import Check, Setting, judge
+from denseam.analysis.coordinates.measurements import Measurements
+from denseam.analysis.coordinates.slopes import slopes
+from denseam.data.gaussian import isotropic
+from denseam.errors import InputError, refuse
+from denseam.rules import Regime, Shape
+from denseam.studies.study import DEFAULT_REGIME
+from denseam.training.batches import draw_batches, noisy_batch
+from denseam.training.probes.spectra import leading
+from denseam.training.quantities import log_spaced
+
+MakeModel = Callable[[Shape, int], Any]
+MakeOptimizer = Callable[[Shape], Any]
+#: Model, batch (samples as rows) → activations of the hidden neurons (samples as rows).
+Activations = Callable[[Any, Array], Array]
+
+
+def check_model(
+    model: MakeModel,
+    optimizer: MakeOptimizer,
+    *,
+    regime: Regime = DEFAULT_REGIME,
+    scales: Sequence[int] = (64, 128, 256),
+    seeds: int = 4,
+    steps: int = 16,
+    noise: float = 0.5,
+    activations: Activations | None = None,
+    name: str = "own model",
+) -> Check:
+    """Check a model and an optimizer of your own, trained as denoisers on isotropic data.
+
+    Parameters
+    ----------
+    model
+        Shape, seed → an Equinox module with ``update(X)`` for samples as rows. Where it has ``hidden(X)``,
+        pre-activations are checked too. Its floating arrays are trained; or, where it has `parameters` and
+        `with_parameters` as a `DenseAM` does, those.
+    optimizer
+        Shape → an object with the ``init`` and ``update`` of Optax, its learning rates those of that shape.
+    regime, scales, seeds, steps, noise
+        What grows, how far, and how long it is trained.
+    activations
+        Model, X → activations of the hidden neurons, to look for a spike in their Gram matrix. By default
+        those of ``model.activation`` at ``model.hidden(X)``, where there are such.
+    """
+    asked = steps_asked(scales, seeds, steps)
+    runs: dict[tuple[int, int], list[dict[str, float]]] = {}
+    for scale in scales:
+        shape = regime.shape(scale)
+        made = optimizer(shape)
+        for seed in range(seeds):
+            runs[scale, seed] = _run(model(shape, seed), made, shape, seed, asked, noise, activations)
+    return judged_runs(runs, asked, scales, seeds, regime, name)
+
+
+def steps_asked(scales: Sequence[int], seeds: int, steps: int) -> tuple[int, ...]:
+    """Return the steps to measure at, after seeing that slopes and intervals can be had."""
+    refuse(
+        [f"scales must be at least 2: a slope needs them, got {list(scales)}"] * (len(scales) < 2)
+        + [f"seeds must be at least 2: an interval needs them, got {seeds!r}"] * (seeds < 2)
+        + [f"steps must be at least 1, got {steps!r}"] * (steps < 1)
+    )
+    return (*log_spaced(steps), steps)
+
+
+def judged_runs(
+    runs: Mapping[tuple[int, int], Sequence[Mapping[str, float]]],
+    asked: Sequence[int],
+    scales: Sequence[int],
+    seeds: int,
+    regime: Regime,
+    name: str,
+) -> Check:
+    """Judge what was measured of a model of one's own, in any framework.
+
+    Parameters
+    ----------
+    runs
+        Scale and seed → for each asked step the size of every quantity.
+    """
+    names = list(runs[scales[0], 0][0])
+    values = {
+        q: np.array([[[runs[n, s][i][q] for s in range(seeds)] for n in scales] for i in range(len(asked))])
+        for q in names
+    }
+    measured = Measurements(tuple(asked), tuple(scales), values)
+    letter = "K" if regime.name == "memories-only" else "N"
+    found = slopes(measured, {q: _expected(q) for q in names})
+    # Whether it is centred is not known; the Gram matrix of its own activations stands as 'lambda_max_raw'.
+    return judge(measured, found, Setting(name, centred=False, letter=letter))
+
+
+def _expected(quantity: str) -> Expectation:
+    """Return the expectation of a quantity: states and changes by matrices keep their size."""
+    if quantity in ("Z", "F"):
+        return Expectation(0.0, "stability")
+    if quantity in ("dZ_exact", "dF_exact"):
+        return Expectation(0.0, "maximality")
+    return Expectation(0.0, "balance") if quantity.startswith("dF by matrix") else Expectation(None)
+
+
+def _run(
+    model: Any,
+    optimizer: Any,
+    shape: Shape,
+    seed: int,
+    asked: Sequence[int],
+    noise: float,
+    activations: Activations | None,
+) -> list[dict[str, float]]:
+    """Train one model with autodiff and measure it at the asked steps."""
+    if not callable(getattr(model, "update", None)):
+        raise InputError(f"model must have a method update(x), got {type(model).__name__}")
+    assert shape.P is not None
+    assert shape.B is not None
+    trained, frame = _taken_apart(model)
+    state = optimizer.init(trained)
+    data = isotropic(shape.N, shape.P, seed=seed)
+    per_epoch = shape.P // shape.B
+    found = []
+    for t in range(max(asked) + 1):
+        batches = draw_batches(seed, t // per_epoch, shape.P, shape.B)
+        X, Y = noisy_batch(data, batches.samples[t % per_epoch], batches.noise[t % per_epoch], noise)
+        if t in asked:
+            measured = _measured(trained, frame, optimizer, state, X, Y, activations)
+            found.append({k: float(v) for k, v in measured.items()})
+        trained, state = _stepped(trained, frame, optimizer, state, X, Y)
+    return found
+
+
+def _taken_apart(model: Any) -> tuple[Any, Any]:
+    """Return what is trained of a model, and the rest."""
+    if hasattr(model, "parameters") and hasattr(model, "with_parameters"):
+        return model.parameters, model
+    trained, rest = eqx.partition(model, eqx.is_inexact_array)
+    return trained, rest
+
+
+def _whole(trained: Any, frame: Any) -> Any:
+    """Undo `_taken_apart`."""
+    if hasattr(frame, "with_parameters"):
+        return frame.with_parameters(trained)
+    return eqx.combine(trained, frame)
+
+
+def _change(trained: Any, frame: Any, optimizer: Any, state: Any, X: Array, Y: Array) -> tuple[Any, Any, Any]:
+    """Return the gradient, what the optimizer makes of it, and its next state."""
+
+    def loss(trained: Any) -> Array:
+        R = _whole(trained, frame).update(X) - Y
+        return jnp.sum(R * R) / (2 * X.shape[0])
+
+    gradient = jax.grad(loss)(trained)
+    change, state = optimizer.update(gradient, state, trained)
+    return gradient, change, state
+
+
+@eqx.filter_jit
+def _stepped(trained: Any, frame: Any, optimizer: Any, state: Any, X: Array, Y: Array) -> tuple[Any, Any]:
+    _, change, state = _change(trained, frame, optimizer, state, X, Y)
+    return optax.apply_updates(trained, change), state
+
+
+def _rms(V: Array) -> Array:
+    return jnp.sqrt(jnp.mean(V * V))
+
+
+@eqx.filter_jit
+def _measured(
+    trained: Any,
+    frame: Any,
+    optimizer: Any,
+    state: Any,
+    X: Float[Array, "B N"],
+    Y: Float[Array, "B N"],
+    activations: Activations | None,
+) -> dict[str, Array]:
+    gradient, change, _ = _change(trained, frame, optimizer, state, X, Y)
+    model, new = _whole(trained, frame), _whole(optax.apply_updates(trained, change), frame)
+    F = model.update(X)
+    found = {"F": _rms(F), "dF_exact": _rms(new.update(X) - F)}
+    if hasattr(model, "hidden"):
+        Z = model.hidden(X)
+        found |= {"Z": _rms(Z), "dZ_exact": _rms(new.hidden(X) - Z)}
+        if activations is None and hasattr(model, "activation") and hasattr(model.activation, "activation"):
+            centre = getattr(model, "centre", lambda V: V)
+            activations = lambda m, X: centre(m.activation.activation(m.hidden(X)))  # noqa: E731
+    if activations is not None:
+        values, _ = leading(activations(model, X).T)
+        found |= {"lambda_max_raw": values[0], "lambda_2_raw": values[1]}
+    paths, tree = jax.tree_util.tree_flatten_with_path(change)
+    here, gradients = jax.tree.leaves(trained), jax.tree.leaves(gradient)
+    for i, (path, step) in enumerate(paths):
+        label = jax.tree_util.keystr(path).strip(".[]'") or str(i)
+
+        def outputs(array: Array, i: int = i) -> Array:
+            moved = jax.tree.unflatten(tree, [*here[:i], array, *here[i + 1 :]])
+            F: Array = _whole(moved, frame).update(X)
+            return F
+
+        # The derivative of F along the change of this array alone. Zero changes of the others would say the
+        # same, but XLA 0.10 on the CPU then gives wrong numbers from N = 96 on.
+        _, part = jax.jvp(outputs, (here[i],), (step,))
+        found[f"dF by {'matrix' if step.ndim > 1 else 'vector'} {label}"] = _rms(part)
+        found[f"gradient of {label}"] = _rms(gradients[i])
+    return found

@@ -1,7 +1,0 @@
-"""Run the program by `python -m denseam.cli`."""
-
-import sys
-
-from denseam.cli.program import main
-
-sys.exit(main())

@@ -1,0 +1,1 @@
+"""The model: Lagrangians, the tied update and its energies, checkpoints, random streams."""

@@ -1,0 +1,611 @@
+"""The Dense Associative Memory: parameters, update, energies, recall, flows, coarse-graining.
+
+Everything here is written for one sample; leading axes of the input are mapped over.
+
+========  ==============================================================================
+x         state of the N feature neurons, g = g(x) their outputs, G with ∂G = g
+h         state of the K hidden neurons, σ = σ(h) their outputs, Φ with ∂Φ = σ
+C         I − 11ᵀ/K, the projection that removes the mean over memories (1 if uncentred)
+W̃, b̃      CW and s_b·Cb; in formulas below b and c stand for s_b·b and s_c·c
+n         how many original features each feature stands for (1 unless coarse-grained)
+========  ==============================================================================
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, ArrayLike, Bool, Float, Int
+
+from denseam._version import __version__
+from denseam.errors import InputError, UnboundedEnergyWarning, listed, refuse
+from denseam.model import checkpoint, lagrangians
+from denseam.model.lagrangians import Elementwise, Identity, Lagrangian, ReLU, Tanh
+from denseam.model.streams import stream
+from denseam.rules import Scales
+
+BiasInit = Literal["zero", "normal"]
+BIAS_INITS: tuple[BiasInit, ...] = ("zero", "normal")
+
+
+class Parameters(NamedTuple):
+    """What is trained."""
+
+    W: Float[Array, "K N"]
+    b: Float[Array, " K"]
+    c: Float[Array, " N"]
+
+
+class Recall(NamedTuple):
+    """What `DenseAM.recall` returns, with the leading axes of its input.
+
+    Attributes
+    ----------
+    state
+        The last state.
+    energies
+        E_eff before the first and after every step; after convergence the last value repeats.
+    steps
+        Steps taken.
+    converged
+        Whether the state had stopped moving.
+    """
+
+    state: Float[Array, "*samples N"]
+    energies: Float[Array, "*samples steps"]
+    steps: Int[Array, "*samples"]
+    converged: Bool[Array, "*samples"]
+
+
+class Flow(NamedTuple):
+    """A trajectory in continuous time: states and energies at the times asked for."""
+
+    t: Float[Array, " T"]
+    x: Float[Array, "*samples T N"]
+    energy: Float[Array, "*samples T"]
+
+
+class TwoPopulationFlow(NamedTuple):
+    """A trajectory of both populations; the energy is E(x, h)."""
+
+    t: Float[Array, " T"]
+    x: Float[Array, "*samples T N"]
+    h: Float[Array, "*samples T K"]
+    energy: Float[Array, "*samples T"]
+
+
+class DenseAM(eqx.Module):
+    """``f(x) = s2 W̃ᵀ σ(s1 W̃ g(x) + b̃) + c`` with ``W̃ = CW``, ``b̃ = Cb`` (eq. centered-model).
+
+    Since C is a projection, this is ``s2 Wᵀ σ_C(s1 W g(x) + b) + c`` with ``σ_C = C∘σ∘C``
+    (eq. f-def-centered), which is how it is computed: vectors are centred, W never is.
+
+    Parameters
+    ----------
+    W, b, c
+        Memories, hidden bias, feature bias.
+    s1, s2
+        Inner and outer multiplier.
+    activation
+        The Lagrangian of the hidden neurons.
+    features
+        The Lagrangian of the feature neurons; tanh by default, which keeps the energy bounded.
+    centred
+        Whether C is applied; by default for every activation but identity.
+    s_b, s_c
+        Multipliers of the biases.
+    counts
+        n; how many original features each feature stands for (see `coarse_grain`).
+    scales
+        Where s1, s2 and the learning rates come from; kept in checkpoints.
+    """
+
+    W: Float[Array, "K N"]
+    b: Float[Array, " K"]
+    c: Float[Array, " N"]
+    s1: Float[Array, ""]
+    s2: Float[Array, ""]
+    s_b: Float[Array, ""]
+    s_c: Float[Array, ""]
+    counts: Float[Array, " N"] | None
+    activation: Lagrangian
+    features: Elementwise
+    centred: bool = eqx.field(static=True)
+    scales: Scales | None = eqx.field(static=True)
+
+    def __init__(
+        self,
+        W: ArrayLike,
+        b: ArrayLike,
+        c: ArrayLike,
+        s1: ArrayLike,
+        s2: ArrayLike,
+        activation: Lagrangian,
+        *,
+        features: Elementwise | None = None,
+        centred: bool | None = None,
+        s_b: ArrayLike = 1.0,
+        s_c: ArrayLike = 1.0,
+        counts: ArrayLike | None = None,
+        scales: Scales | None = None,
+    ) -> None:
+        W = jnp.asarray(W)
+        if W.ndim != 2 or not jnp.issubdtype(W.dtype, jnp.floating):
+            raise InputError(f"W must be a matrix of floats, memories × features, got {_what(W)}")
+        K, N = W.shape
+        arrays = {
+            "b": (b, (K,)), "c": (c, (N,)), "counts": (counts, (N,)),
+            "s1": (s1, ()), "s2": (s2, ()), "s_b": (s_b, ()), "s_c": (s_c, ()),
+        }  # fmt: skip
+        cast: dict[str, Any] = {
+            k: None if v is None else jnp.asarray(v, W.dtype) for k, (v, _) in arrays.items()
+        }
+        refuse(
+            f"{name} must have shape {shape}: W has {K} memories and {N} features; got {_what(cast[name])}"
+            for name, (_, shape) in arrays.items()
+            if cast[name] is not None and cast[name].shape != shape
+        )
+        self.W = W
+        self.b, self.c, self.counts = cast["b"], cast["c"], cast["counts"]
+        self.s1, self.s2, self.s_b, self.s_c = cast["s1"], cast["s2"], cast["s_b"], cast["s_c"]
+        self.activation = activation
+        self.features = Tanh() if features is None else features
+        self.centred = not isinstance(activation, Identity) if centred is None else bool(centred)
+        self.scales = scales
+
+    @classmethod
+    def create(
+        cls,
+        scales: Scales,
+        activation: Lagrangian,
+        *,
+        seed: int = 0,
+        features: Elementwise | None = None,
+        centred: bool | None = None,
+        bias_init: BiasInit = "zero",
+        dtype: Any = jnp.float32,
+    ) -> DenseAM:
+        """Return an untrained model: W ~ N(0, W_std²), biases zero.
+
+        Parameters
+        ----------
+        scales
+            From a rule at a shape, which also gives N and K.
+        activation
+            For example ``relu(power=1)``.
+        seed
+            The integer all random numbers come from.
+        features, centred
+            As in the class.
+        bias_init
+            'zero', or 'normal' for b, c ~ N(0, 1) as in the paper. Normal hidden biases give every
+            sample the same offset, which brings back the spike that centring removes: the stable
+            learning rates then shrink with N.
+        dtype
+            float32 or float64 (which needs ``jax_enable_x64``).
+        """
+        N, K = scales.shape.N, scales.shape.K
+        rule = scales.rule
+        refuse(
+            [f"bias_init must be {listed(BIAS_INITS)}, got {bias_init!r}"] * (bias_init not in BIAS_INITS)
+            + [
+                f"activation is of the family {activation.family!r}, but the scales were made "
+                f"for {rule.family!r}"
+                for rule in [rule]
+                if rule is not None and rule.family != activation.family
+            ]
+        )
+        if isinstance(features, Identity) and isinstance(activation, ReLU) and activation.power > 1:
+            warnings.warn(
+                f"with identity features and relu(power={activation.power}) the energy has no lower bound; "
+                "recall may run away (tanh features are bounded)",
+                UnboundedEnergyWarning,
+                stacklevel=2,
+            )
+
+        def normal(name: Literal["W", "b", "c"], shape: tuple[int, ...]) -> Array:
+            return jax.random.normal(stream(seed, name), shape, dtype)
+
+        zero = bias_init == "zero"
+        return cls(
+            W=jnp.asarray(scales.W_std, dtype) * normal("W", (K, N)),
+            b=jnp.zeros(K, dtype) if zero else normal("b", (K,)),
+            c=jnp.zeros(N, dtype) if zero else normal("c", (N,)),
+            s1=scales.s1,
+            s2=scales.s2,
+            s_b=scales.s_b,
+            s_c=scales.s_c,
+            activation=activation,
+            features=features,
+            centred=centred,
+            scales=scales,
+        )
+
+    # --- parameters ------------------------------------------------------------------------------
+
+    @property
+    def N(self) -> int:
+        """Features."""
+        return self.W.shape[1]
+
+    @property
+    def K(self) -> int:
+        """Memories."""
+        return self.W.shape[0]
+
+    @property
+    def parameters(self) -> Parameters:
+        """What is trained."""
+        return Parameters(self.W, self.b, self.c)
+
+    def with_parameters(self, parameters: Parameters) -> DenseAM:
+        """Return this model with other parameters."""
+        model: DenseAM = eqx.tree_at(_parameters, self, tuple(parameters), is_leaf=lambda v: v is None)
+        return model
+
+    def without_parameters(self) -> DenseAM:
+        """Return the rest of the model, to be completed by `with_parameters`."""
+        frame: DenseAM = eqx.tree_at(_parameters, self, (None, None, None))
+        return frame
+
+    # --- the update ------------------------------------------------------------------------------
+
+    def centre(self, v: Float[Array, "*samples K"]) -> Float[Array, "*samples K"]:
+        """Return Cv = v − mean(v) over the memories; v itself if the model is not centred."""
+        return v - jnp.mean(v, axis=-1, keepdims=True) if self.centred else v
+
+    def drive(self, x: Float[Array, "*samples N"]) -> Float[Array, "*samples N"]:
+        """Return n ⊙ g(x), what the memories see of a state."""
+        g = self.features.activation(x)
+        return g if self.counts is None else self.counts * g
+
+    def hidden(self, x: Float[Array, "*samples N"]) -> Float[Array, "*samples K"]:
+        """Return the pre-activation h = s1 W̃ g(x) + b̃, where the hidden neurons rest (eq. adiabatic)."""
+        return self.centre(self.s1 * (self.drive(x) @ self.W.T) + self.s_b * self.b)
+
+    def readout(self, h: Float[Array, "*samples K"]) -> Float[Array, "*samples N"]:
+        """Return s2 W̃ᵀ σ(h) + c."""
+        return self.s2 * (self.centre(self.activation.activation(h)) @ self.W) + self.s_c * self.c
+
+    def update(self, x: Float[ArrayLike, "*samples N"]) -> Float[Array, "*samples N"]:
+        """Return f(x) = s2 W̃ᵀ σ(s1 W̃ g(x) + b̃) + c: one step of the memory (eq. f-def)."""
+        return self.readout(self.hidden(self._samples("x", x)))
+
+    __call__ = update
+
+    # --- energies --------------------------------------------------------------------------------
+
+    def energy(
+        self, x: Float[ArrayLike, "*samples N"], h: Float[ArrayLike, "*samples K"] | None = None
+    ) -> Float[Array, "*samples"]:
+        """Return the energy of the features alone, or of features and hidden neurons.
+
+        ``E_eff(x) = −Φ(s1 W̃ g + b̃)/s1 + Σ_i n_i [g_i (x_i − c_i) − G(x_i)] / s2``
+
+        ``E(x, h) = [(h − b̃)·σ − Φ(h)]/s1 + Σ_i n_i [g_i (x_i − c_i) − G(x_i)]/s2 − σᵀ W̃ (n ⊙ g)``
+
+        E_eff(x) is the minimum of E(x, h) over h. Its gradient is ``n g′ (x − f(x))/s2``, and
+        iterating `update` never raises it: as a function of g it is a convex function minus a convex
+        one, and f is the convex-concave step. (The paper's two-layer energy omits the last term,
+        which its own time derivative contains.)
+        """
+        if h is None:
+            x = self._samples("x", x)
+            return self._feature_energy(x) - self.activation.value(self.hidden(x)) / self.s1
+        x, h = self._populations(x, h)
+        S = self.activation.activation(h)
+        # (h − b̃)·σ/s1 − σᵀ W̃ (n ⊙ g) = (h − z)·σ/s1 with z = s1 W̃ (n ⊙ g) + b̃
+        mismatch = jnp.sum((h - self.hidden(x)) * S, axis=-1)
+        return self._feature_energy(x) + (mismatch - self.activation.value(h)) / self.s1
+
+    def _feature_energy(self, x: Array) -> Array:
+        g = self.features.activation(x)
+        e = g * (x - self.s_c * self.c) - self.features.potential(x)
+        return jnp.sum(e if self.counts is None else self.counts * e, axis=-1) / self.s2
+
+    # --- recall in discrete time -----------------------------------------------------------------
+
+    def recall(
+        self,
+        x: Float[ArrayLike, "*samples N"],
+        steps: int = 100,
+        tolerance: float = 1e-5,
+        *,
+        damping: float = 1.0,
+        clamp: Bool[ArrayLike, "*#samples N"] | None = None,
+    ) -> Recall:
+        """Iterate ``x ← x + damping · (f(x) − x)`` until it rests or `steps` are done.
+
+        Parameters
+        ----------
+        x
+            One state, or any number of them along leading axes; each stops by itself.
+        steps
+            The most steps to take.
+        tolerance
+            A state rests when no entry moves by more than this times max(1, max|x|).
+        damping
+            In (0, 1]; 1 is the plain iteration. The energy never rises for any of them.
+        clamp
+            True where a feature is known and must keep its value.
+        """
+        state = self._samples("x", x)
+        mask = jnp.zeros(state.shape[-1:], bool) if clamp is None else jnp.asarray(clamp)
+        refuse(
+            [f"steps must be a whole number of at least 1, got {steps!r}"]
+            * (not isinstance(steps, int) or steps < 1)
+            + [f"tolerance must be at least 0, got {tolerance!r}"] * (not tolerance >= 0)
+            + [f"damping must be above 0 and at most 1, got {damping!r}"] * (not 0 < damping <= 1)
+            + [f"clamp must be true or false for each feature of x {state.shape}, got {_what(mask)}"]
+            * (mask.dtype != bool or mask.shape not in (state.shape, state.shape[-1:]))
+        )
+        return _recall(self, state, jnp.broadcast_to(mask, state.shape), steps, tolerance, damping)
+
+    # --- flows in continuous time ----------------------------------------------------------------
+
+    def flow(
+        self,
+        x: Float[ArrayLike, "*samples N"],
+        t: ArrayLike | Sequence[float],
+        *,
+        tau_x: float = 1.0,
+        rtol: float = 1e-5,
+        atol: float = 1e-7,
+        max_steps: int = 100_000,
+    ) -> Flow:
+        """Solve ``τ_x ẋ = f(x) − x`` from x at time 0 (eq. effective dynamics); E_eff falls along it.
+
+        `t` are the times at which states are returned, rising and not below 0.
+        """
+        state = self._samples("x", x)
+        times = _times(t, state.dtype)
+        _positive(tau_x=tau_x, rtol=rtol, atol=atol, max_steps=max_steps)
+        return _flow(self, state, times, tau_x, rtol, atol, max_steps)
+
+    def two_population_flow(
+        self,
+        x: Float[ArrayLike, "*samples N"],
+        h: Float[ArrayLike, "*samples K"],
+        t: ArrayLike | Sequence[float],
+        *,
+        tau_x: float = 1.0,
+        tau_h: float = 1.0,
+        rtol: float = 1e-5,
+        atol: float = 1e-7,
+        max_steps: int = 100_000,
+    ) -> TwoPopulationFlow:
+        """Solve ``τ_x ẋ = s2 W̃ᵀσ(h) + c − x``, ``τ_h ḣ = s1 W̃ g(x) + b̃ − h``; E(x, h) falls along it.
+
+        For ``τ_h → 0`` the hidden neurons follow and x moves as in `flow`.
+        """
+        states = self._populations(x, h)
+        times = _times(t, states[0].dtype)
+        _positive(tau_x=tau_x, tau_h=tau_h, rtol=rtol, atol=atol, max_steps=max_steps)
+        return _two_population_flow(self, states, times, tau_x, tau_h, rtol, atol, max_steps)
+
+    # --- coarse-graining -------------------------------------------------------------------------
+
+    def coarse_grain(self, blocks: ArrayLike) -> DenseAM:
+        """Return the same memory seen at lower resolution: features of a block become their mean.
+
+        With D the block mean and L the copy of a block's value to its features, the result is exactly
+        ``x ↦ D f(L x)``: the model with weights ``W Dᵀ`` in which each feature counts as many times as
+        its block has members. Its energy is ``E_eff(L x)``. (``W Dᵀ`` alone, as in the paper, is a
+        different map.) Coarse-graining twice is coarse-graining once by the blocks of blocks.
+
+        Parameters
+        ----------
+        blocks
+            For each feature the number of its block, 0 … M−1; see `denseam.data.plaquettes`.
+        """
+        labels = np.asarray(blocks)
+        if labels.shape != (self.N,) or not np.issubdtype(labels.dtype, np.integer):
+            raise InputError(
+                f"blocks must be {self.N} whole numbers, one for each feature, got {_what(labels)}"
+            )
+        M = int(labels.max()) + 1
+        if sorted(set(labels.tolist())) != list(range(M)):
+            raise InputError(f"blocks must use every number from 0 to {M - 1}")
+        dtype = self.W.dtype
+        members = jnp.asarray(np.arange(M)[:, None] == labels[None, :], dtype)  # M × N
+        weighted = members if self.counts is None else members * self.counts
+        counts = jnp.sum(weighted, axis=1)
+        D = weighted / counts[:, None]
+        with jax.default_matmul_precision("highest"):
+            W, c = self.W @ D.T, D @ self.c
+        return DenseAM(
+            W,
+            self.b,
+            c,
+            self.s1,
+            self.s2,
+            self.activation,
+            features=self.features,
+            centred=self.centred,
+            s_b=self.s_b,
+            s_c=self.s_c,
+            counts=counts,
+        )
+
+    # --- files -----------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the model to a safetensors file, its prescription inside as plain JSON."""
+        tensors, document = self.to_document()
+        return checkpoint.write(path, tensors, document)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> DenseAM:
+        """Read what `save` wrote."""
+        return cls.from_document(*checkpoint.read(path), path)
+
+    def to_document(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the model as tensors, wherever they lie, and plain values."""
+        names = ["W", "b", "c", "s1", "s2", "s_b", "s_c"] + (["counts"] if self.counts is not None else [])
+        if self.scales is not None:
+            refuse(
+                f"scales do not belong to this model: their {name} is {stated:.6g}, the model's {held:.6g}"
+                for name in ("s1", "s2", "s_b", "s_c")
+                for stated, held in [(getattr(self.scales, name), float(getattr(self, name)))]
+                if abs(stated - held) > 1e-5 * abs(stated)
+            )
+        document = {
+            "kind": "model",
+            "version": __version__,
+            "activation": lagrangians.to_json(self.activation),
+            "features": lagrangians.to_json(self.features),
+            "centred": self.centred,
+            "scales": self.scales.to_json() if self.scales else None,
+        }
+        return {n: getattr(self, n) for n in names}, document
+
+    @classmethod
+    def from_document(
+        cls,
+        tensors: Mapping[str, np.ndarray[Any, np.dtype[Any]]],
+        document: Mapping[str, Any],
+        path: str | os.PathLike[str],
+    ) -> DenseAM:
+        """Read what `to_document` gave; what belongs to the data (tensors named `data.…`) is passed over."""
+        own: dict[str, Any] = {k: v for k, v in tensors.items() if not k.startswith("data.")}
+        try:
+            if document["kind"] != "model":
+                raise InputError(f"holds a {document['kind']!r}, not a model")
+            features = lagrangians.from_json(document["features"])
+            if not isinstance(features, Elementwise):
+                raise InputError(f"features must act on each neuron by itself, got {features.name!r}")
+            if (
+                any(t.dtype == np.float64 for t in own.values())
+                and jax.dtypes.canonicalize_dtype(np.float64) != np.float64
+            ):
+                raise InputError("holds float64 tensors; set jax_enable_x64 to read it without loss")
+            return cls(
+                **own,
+                activation=lagrangians.from_json(document["activation"]),
+                features=features,
+                centred=document["centred"],
+                scales=Scales.from_json(document["scales"]) if document["scales"] else None,
+            )
+        except InputError as error:
+            raise InputError(f"checkpoint {path}: {error}") from None
+        except (KeyError, TypeError) as error:
+            raise InputError(f"checkpoint {path}: damaged or foreign ({error})") from None
+
+    def _samples(self, name: str, x: ArrayLike, axis: Literal["N", "K"] = "N") -> Array:
+        x = jnp.asarray(x)
+        size, word = (self.N, "features") if axis == "N" else (self.K, "memories")
+        if x.ndim < 1 or x.shape[-1] != size:
+            raise InputError(f"{name} must have {size} {word} along its last axis, got {_what(x)}")
+        return x if jnp.issubdtype(x.dtype, jnp.floating) else x.astype(self.W.dtype)
+
+    def _populations(self, x: Any, h: Any) -> tuple[Array, Array]:
+        x, h = self._samples("x", x), self._samples("h", h, "K")
+        if h.shape[:-1] != x.shape[:-1]:
+            raise InputError(f"h must have the samples of x, {x.shape[:-1]}, got {h.shape[:-1]}")
+        return x, h
+
+
+def _parameters(model: Any) -> tuple[Any, Any, Any]:
+    return model.W, model.b, model.c
+
+
+@eqx.filter_jit
+def _recall(
+    model: DenseAM, x: Array, mask: Array, steps: int, tolerance: ArrayLike, damping: ArrayLike
+) -> Recall:
+    def one(x0: Array, clamped: Array) -> Recall:
+        def step(carry: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
+            t, x, energies, _ = carry
+            new = jnp.where(clamped, x, x + damping * (model.update(x) - x))
+            moved = jnp.max(jnp.abs(new - x))
+            rests = moved <= tolerance * jnp.maximum(1, jnp.max(jnp.abs(new)))
+            # every later entry is filled too, so that the curve stays flat where recall has stopped
+            energies = jnp.where(jnp.arange(steps + 1) > t, model.energy(new), energies)
+            return t + 1, new, energies, rests
+
+        def going(carry: tuple[Array, Array, Array, Array]) -> Array:
+            t, _, _, rests = carry
+            return (t < steps) & ~rests
+
+        start = (jnp.asarray(0), x0, jnp.full(steps + 1, model.energy(x0)), jnp.asarray(False))
+        t, state, energies, rests = jax.lax.while_loop(going, step, start)
+        return Recall(state, energies, t, rests)
+
+    for _ in range(x.ndim - 1):
+        one = jax.vmap(one)
+    return one(x, mask)
+
+
+@eqx.filter_jit
+def _flow(
+    model: DenseAM, x: Array, times: Array, tau_x: float, rtol: float, atol: float, max_steps: int
+) -> Flow:
+    def field(t: Any, x: Array, args: Any) -> Array:
+        return (model.update(x) - x) / tau_x
+
+    xs = _solve(field, x, times, rtol, atol, max_steps)
+    return Flow(times, xs, model.energy(xs))
+
+
+@eqx.filter_jit
+def _two_population_flow(
+    model: DenseAM,
+    states: tuple[Array, Array],
+    times: Array,
+    tau_x: float,
+    tau_h: float,
+    rtol: float,
+    atol: float,
+    max_steps: int,
+) -> TwoPopulationFlow:
+    def field(t: Any, states: tuple[Array, Array], args: Any) -> tuple[Array, Array]:
+        x, h = states
+        return (model.readout(h) - x) / tau_x, (model.hidden(x) - h) / tau_h
+
+    xs, hs = _solve(field, states, times, rtol, atol, max_steps)
+    return TwoPopulationFlow(times, xs, hs, model.energy(xs, hs))
+
+
+def _solve(
+    field: Callable[..., Any], start: Any, times: Array, rtol: float, atol: float, max_steps: int
+) -> Any:
+    """Solve ẏ = field(y) and return the states at the times, time as the last axis but one."""
+    import diffrax
+
+    solution = diffrax.diffeqsolve(
+        diffrax.ODETerm(field),
+        diffrax.Tsit5(),
+        t0=jnp.zeros_like(times[0]),
+        t1=times[-1],
+        dt0=None,
+        y0=start,
+        saveat=diffrax.SaveAt(ts=times),
+        stepsize_controller=diffrax.PIDController(rtol=rtol, atol=atol),
+        max_steps=max_steps,
+    )
+    return jax.tree.map(lambda y: jnp.moveaxis(y, 0, -2), solution.ys)
+
+
+def _times(t: ArrayLike | Sequence[float], dtype: Any) -> Array:
+    times = np.atleast_1d(np.asarray(t, float))
+    if times.ndim != 1 or not np.all(np.diff(times) > 0) or not times[0] >= 0 or not 0 < times[-1] < np.inf:
+        raise InputError("t must be rising, finite times, none below 0, that end after 0")
+    return jnp.asarray(times, dtype)
+
+
+def _positive(**values: float) -> None:
+    refuse(f"{k} must be above 0 and finite, got {v!r}" for k, v in values.items() if not 0 < v < np.inf)
+
+
+def _what(array: Any) -> str:
+    """Return what an array is, for a message: its shape and type."""
+    array = np.asarray(array) if not hasattr(array, "dtype") else array
+    return f"{array.dtype} of shape {tuple(array.shape)}"

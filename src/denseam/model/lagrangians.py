@@ -1,0 +1,230 @@
+"""Lagrangians: one object gives Φ, its gradient σ (the activation) and the Jacobian of σ.
+
+A Dense Associative Memory is defined by two convex functions: Φ of the hidden neurons, whose
+gradient is the activation σ = ∂Φ, and G of the feature neurons, whose gradient is g = ∂G. The energy
+contains the functions, the update their gradients, the training gradient the Jacobian J = ∂σ, which
+is symmetric because it is a Hessian. Keeping the three in one object keeps them consistent.
+
+All of them act on the last axis and leave leading axes (samples) alone.
+
+A Lagrangian of your own takes a few lines; derivatives that are not written are taken by autodiff::
+
+    @register
+    class Soft(Elementwise):  # σ(h) = h / √(1 + h²)
+        name: ClassVar[str] = "soft"
+
+        def potential(self, h):
+            return jnp.sqrt(1 + h * h)
+
+`denseam.testing.lagrangian_checks` then runs this library's own contracts on it.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import math
+from typing import Any, ClassVar, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from denseam.errors import InputError, listed
+from denseam.rules.rectified import relu_constant
+
+Vector = Float[Array, "*samples n"]
+Scalar = Float[Array, "*samples"]
+
+
+class Lagrangian(eqx.Module):
+    """A convex function Φ of a vector, with its gradient and Hessian.
+
+    Attributes
+    ----------
+    name
+        The word it is stored and looked up under.
+    family
+        The row of the prescription it belongs to: 'elementwise' if order-one inputs give order-one
+        activations, 'softmax' if the activations sum to one.
+    """
+
+    name: eqx.AbstractClassVar[str]
+    family: eqx.AbstractClassVar[str]
+
+    @abc.abstractmethod
+    def value(self, h: Vector) -> Scalar:
+        """Return Φ(h)."""
+
+    def activation(self, h: Vector) -> Vector:
+        """Return σ(h) = ∂Φ/∂h."""
+        sigma: Vector = jax.grad(lambda h: jnp.sum(self.value(h)))(h)
+        return sigma
+
+    def jacobian_product(self, h: Vector, v: Vector) -> Vector:
+        """Return J(h) v with J = ∂σ/∂h = ∂²Φ/∂h², symmetric."""
+        product: Vector = jax.jvp(self.activation, (h,), (v,))[1]
+        return product
+
+
+class Elementwise(Lagrangian):
+    """A Lagrangian that is a sum over neurons: Φ(h) = Σ_k φ(h_k), σ_k = φ′(h_k)."""
+
+    family: ClassVar[str] = "elementwise"
+
+    @abc.abstractmethod
+    def potential(self, h: Vector) -> Vector:
+        """Return φ(h_k) for every neuron."""
+
+    def value(self, h: Vector) -> Scalar:
+        """Return Φ(h) = Σ_k φ(h_k)."""
+        return jnp.sum(self.potential(h), axis=-1)
+
+    def derivative(self, h: Vector) -> Vector:
+        """Return σ′(h_k) for every neuron."""
+        slope: Vector = jax.jvp(self.activation, (h,), (jnp.ones_like(h),))[1]
+        return slope
+
+    def jacobian_product(self, h: Vector, v: Vector) -> Vector:
+        """Return σ′(h) ⊙ v."""
+        return self.derivative(h) * v
+
+
+_L = TypeVar("_L", bound=type[Lagrangian])
+_REGISTRY: dict[str, type[Lagrangian]] = {}
+
+
+def register(cls: _L) -> _L:
+    """Make a Lagrangian known by its name, so that checkpoints can be read back."""
+    _REGISTRY[cls.name] = cls
+    return cls
+
+
+def registered() -> dict[str, type[Lagrangian]]:
+    """Return the known Lagrangians by name."""
+    return dict(_REGISTRY)
+
+
+def to_json(lagrangian: Lagrangian) -> dict[str, Any]:
+    """Return name and parameters as a plain document."""
+    parameters = {f.name: getattr(lagrangian, f.name) for f in dataclasses.fields(lagrangian)}
+    return {"name": lagrangian.name, **{k: float(v) for k, v in parameters.items()}}
+
+
+def from_json(document: dict[str, Any]) -> Lagrangian:
+    """Read what `to_json` wrote."""
+    parameters = dict(document)
+    name = parameters.pop("name", None)
+    if name not in _REGISTRY:
+        raise InputError(f"Lagrangian must be {listed(_REGISTRY)} (or be registered first), got {name!r}")
+    try:
+        return _REGISTRY[name](**parameters)
+    except TypeError as error:
+        raise InputError(f"Lagrangian {name!r}: {error}") from None
+
+
+@register
+class Identity(Elementwise):
+    """The linear activation: φ(h) = h²/2, σ(h) = h."""
+
+    name: ClassVar[str] = "identity"
+
+    def potential(self, h: Vector) -> Vector:
+        """Return h²/2."""
+        return h * h / 2
+
+    def activation(self, h: Vector) -> Vector:
+        """Return h."""
+        return h
+
+    def derivative(self, h: Vector) -> Vector:
+        """Return 1."""
+        return jnp.ones_like(h)
+
+
+def _rectified(h: Vector, power: float) -> Vector:
+    """Return h^p where h > 0, else 0; every derivative is finite there too, also for p < 2."""
+    positive = h > 0
+    return jnp.where(positive, jnp.where(positive, h, 1) ** power, 0)
+
+
+@register
+class ReLU(Elementwise):
+    """A rectified power, normalised: σ(h) = C_p relu(h)^p, φ(h) = C_p relu(h)^(p+1)/(p+1)."""
+
+    name: ClassVar[str] = "relu"
+    power: float = eqx.field(static=True)
+
+    def __init__(self, power: float = 1) -> None:
+        if not (isinstance(power, int | float) and 1 <= power < math.inf):
+            raise InputError(f"power (p) must be a finite number of at least 1, got {power!r}")
+        self.power = int(power) if power == int(power) else float(power)  # integer powers are products
+
+    def potential(self, h: Vector) -> Vector:
+        """Return C_p relu(h)^(p+1) / (p+1)."""
+        return relu_constant(self.power) / (self.power + 1) * _rectified(h, self.power + 1)
+
+    def activation(self, h: Vector) -> Vector:
+        """Return C_p relu(h)^p."""
+        return relu_constant(self.power) * _rectified(h, self.power)
+
+    def derivative(self, h: Vector) -> Vector:
+        """Return C_p p relu(h)^(p−1), and 0 where h ≤ 0."""
+        return relu_constant(self.power) * self.power * _rectified(h, self.power - 1)
+
+
+@register
+class Softmax(Lagrangian):
+    """The contrastive activation: Φ(h) = log Σ_k exp(β h_k) / β, σ = softmax(βh)."""
+
+    name: ClassVar[str] = "softmax"
+    family: ClassVar[str] = "softmax"
+    beta: float | Float[Array, ""]
+
+    def __init__(self, beta: float | Float[Array, ""] = 1.0) -> None:
+        if isinstance(beta, int | float) and not 0 < beta < math.inf:
+            raise InputError(f"beta must be above 0 and finite, got {beta!r}")
+        self.beta = beta
+
+    def value(self, h: Vector) -> Scalar:
+        """Return log Σ exp(βh) / β."""
+        return jax.nn.logsumexp(self.beta * h, axis=-1) / self.beta
+
+    def activation(self, h: Vector) -> Vector:
+        """Return softmax(βh)."""
+        return jax.nn.softmax(self.beta * h, axis=-1)
+
+    def jacobian_product(self, h: Vector, v: Vector) -> Vector:
+        """Return β (diag(σ) − σσᵀ) v."""
+        S = self.activation(h)
+        return self.beta * S * (v - jnp.sum(S * v, axis=-1, keepdims=True))
+
+
+@register
+class Tanh(Elementwise):
+    """The bounded feature: G(x) = log cosh x, g(x) = tanh x."""
+
+    name: ClassVar[str] = "tanh"
+
+    def potential(self, h: Vector) -> Vector:
+        """Return log cosh h, without ever forming cosh: |h| + log((1 + exp(−2|h|))/2)."""
+        a = jnp.abs(h)
+        # Near zero log cosh h = h²/2 − … is far below |h| and log 2, which would cancel; there the
+        # form log1p(2 sinh²(h/2)) keeps all digits.
+        small = jnp.minimum(a, 1)
+        return jnp.where(
+            a < 1, jnp.log1p(2 * jnp.sinh(small / 2) ** 2), a + jnp.log1p(jnp.exp(-2 * a)) - math.log(2)
+        )
+
+    def activation(self, h: Vector) -> Vector:
+        """Return tanh h."""
+        return jnp.tanh(h)
+
+    def derivative(self, h: Vector) -> Vector:
+        """Return 1 − tanh² h."""
+        return 1 - jnp.tanh(h) ** 2
+
+
+# The names people type: relu(power=2), softmax(beta=4).
+identity, relu, softmax, tanh = Identity, ReLU, Softmax, Tanh

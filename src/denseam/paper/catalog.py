@@ -1,0 +1,36 @@
+"""The catalog: every figure, found by its name or by its label in the paper."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+
+from denseam.errors import InputError
+from denseam.paper.figure import Figure
+from denseam.paper.figures import PAPER
+from denseam.paper.own import OWN
+
+
+def catalog() -> tuple[Figure, ...]:
+    """Return all figures: the paper's in its order, then our own."""
+    return PAPER + OWN
+
+
+def find(names: Sequence[str]) -> tuple[Figure, ...]:
+    """Return the figures of these names or labels ('all' for every one), in the order of the catalog."""
+    figures = catalog()
+    if "all" in names:
+        return figures
+    known = {f.name: f for f in figures} | {f.paper_label: f for f in figures if f.paper_label}
+    problems = []
+    for name in names:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1, 0.4)
+            hint = f"did you mean {near[0]!r}?" if near else "`denseam figure list` has them all"
+            problems.append(f"there is no figure {name!r}; {hint}")
+    if not names:
+        problems.append("name a figure, or 'all'; `denseam figure list` has them all")
+    if problems:
+        raise InputError(*problems)
+    wanted = {known[name].name for name in names}
+    return tuple(f for f in figures if f.name in wanted)

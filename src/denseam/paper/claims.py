@@ -1,0 +1,503 @@
+"""What a figure says, as tests on its records: each gives a number and whether the claim holds.
+
+A claim is tested as the paper states it first, then under conditions of our own. The first test that holds
+decides: *reproduced*, or *reproduced only if* its condition is met. If none holds it is *not reproduced*;
+*undecided* if one of them might with more runs. Claims of our own *hold* or do not.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any, Literal, Protocol
+
+import numpy as np
+
+from denseam.paper.examples import Examples
+from denseam.paper.results import Array, Results
+from denseam.paper.settings import Setting
+from denseam.training.quantities import QUANTITIES
+
+#: An edge falls if it does so by more than this, in decades per doubling.
+FALLING = 0.02
+#: Curves collapse if they differ from the largest scale's by at most this, on average.
+COLLAPSED = 0.10
+
+
+@dataclasses.dataclass(frozen=True)
+class Measured:
+    """What a test gave: whether it holds (None: cannot be told), and the number in words."""
+
+    holds: bool | None
+    text: str
+
+
+class Evidence(Protocol):
+    """Something that records can show."""
+
+    @property
+    def settings(self) -> tuple[Setting, ...]:
+        """What has to be trained for it."""
+        ...
+
+    def measure(self, results: Results) -> Measured:
+        """Return what the records show."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Claim:
+    """One sentence of a caption, and the tests of it: the condition of each, '' for as it stands."""
+
+    text: str
+    tests: tuple[tuple[str, Evidence], ...]
+
+    @property
+    def settings(self) -> tuple[Setting, ...]:
+        """What has to be trained for all tests."""
+        return tuple(setting for _, test in self.tests for setting in test.settings)
+
+    def judge(self, results: Results) -> Finding:
+        """Return the finding."""
+        said: list[str] = []
+        might = False
+        for condition, test in self.tests:
+            measured = test.measure(results)
+            said.append(f"if {condition}: {measured.text}" if condition else measured.text)
+            might = might or measured.holds is None
+            if measured.holds:
+                return Finding(self.text, "; ".join(said), "reproduced", condition)
+        return Finding(self.text, "; ".join(said), "undecided" if might else "not reproduced")
+
+
+Outcome = Literal["reproduced", "not reproduced", "undecided"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """What became of a claim; `own` if it is one of ours, which holds or does not."""
+
+    claim: str
+    measured: str
+    outcome: Outcome
+    condition: str = ""
+    own: bool = False
+
+    @property
+    def verdict(self) -> str:
+        """The finding in words."""
+        own = {"reproduced": "holds", "not reproduced": "does not hold", "undecided": "undecided"}
+        word = own[self.outcome] if self.own else self.outcome
+        return f"{word} only if {self.condition}" if self.condition else word
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a plain document."""
+        return {
+            "claim": self.claim,
+            "measured": self.measured,
+            "verdict": self.verdict,
+            "outcome": self.outcome,
+            "condition": self.condition or None,
+        }
+
+
+def claim(text: str, test: Evidence) -> Claim:
+    """Return a claim that is tested as it stands."""
+    return Claim(text, (("", test),))
+
+
+@dataclasses.dataclass(frozen=True)
+class OfOne:
+    """Evidence from one setting."""
+
+    setting: Setting
+
+    @property
+    def settings(self) -> tuple[Setting, ...]:
+        """What has to be trained for it."""
+        return (self.setting,)
+
+
+@dataclasses.dataclass(frozen=True)
+class OfTwo:
+    """Evidence from two settings, one of which should be the better."""
+
+    better: Setting
+    worse: Setting
+
+    @property
+    def settings(self) -> tuple[Setting, ...]:
+        """What has to be trained for it."""
+        return (self.better, self.worse)
+
+
+# --- tests on learning rates -----------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Transfers(OfOne):
+    """The best learning rate of the smallest scale is good at all scales, after a share of the training."""
+
+    share: float = 1.0
+
+    def measure(self, results: Results) -> Measured:
+        """Judge by the verdict."""
+        epoch = max(1, round(self.share * results.size.epochs))
+        v = results.verdict(self.setting, None if self.share == 1 else epoch)
+        text = f"{v.status}, {_regret(v)}" + ("" if self.share == 1 else f" after {epoch} epochs")
+        if v.status == "TRANSFERS":
+            return Measured(True, text)
+        if v.base is not None and v.status == "DRIFTS":
+            text += f", from {v.scale_letter} = {v.base} on it transfers"
+        return Measured(None if v.status == "INCONCLUSIVE" else False, text)
+
+
+@dataclasses.dataclass(frozen=True)
+class TransfersFrom(OfOne):
+    """The best learning rate of some scale below the two largest is good at all larger ones."""
+
+    def measure(self, results: Results) -> Measured:
+        """Judge by the smallest base."""
+        v = results.verdict(self.setting)
+        scales = sorted(v.optimum)
+        if v.base is None or len(scales) < 3 or v.base > scales[-3]:
+            return Measured(False, "no such base")
+        return Measured(True, f"from {v.scale_letter} = {v.base} on")
+
+
+@dataclasses.dataclass(frozen=True)
+class DoesNotTransfer(OfOne):
+    """The learning rate does not carry over: it diverges, costs too much, or its edge falls."""
+
+    def measure(self, results: Results) -> Measured:
+        """Judge by the verdict, or by the edge of stability."""
+        v = results.verdict(self.setting)
+        text = f"{v.status}, {_regret(v)}"
+        ci = v.edge_drift_ci
+        falls = v.edge_drift is not None and v.edge_drift < -FALLING and (ci is None or ci[1] < 0)
+        if falls and v.edge_drift is not None:
+            text += f", the edge falls by {-v.edge_drift:.2f} decades per doubling"
+        if v.status in ("FAILS", "DRIFTS") or falls:
+            return Measured(True, text)
+        return Measured(None if v.status == "INCONCLUSIVE" else False, text)
+
+
+@dataclasses.dataclass(frozen=True)
+class LowerRegret(OfTwo):
+    """The transferred learning rate costs less in the first setting than in the second."""
+
+    def measure(self, results: Results) -> Measured:
+        """Compare the largest regrets."""
+        a, b = results.verdict(self.better), results.verdict(self.worse)
+        if a.max_regret is None or b.max_regret is None:
+            return Measured(None, "no regret could be measured")
+        text = f"{self.better.label}: {_regret(a)}; {self.worse.label}: {_regret(b)}"
+        return Measured(a.max_regret < b.max_regret, text)
+
+
+@dataclasses.dataclass(frozen=True)
+class EdgeFallsAlong:
+    """The stability edge at the largest common scale is lower in the last setting than in the first."""
+
+    along: tuple[Setting, ...]
+    falls: bool = True
+
+    @property
+    def settings(self) -> tuple[Setting, ...]:
+        """What has to be trained for it."""
+        return self.along
+
+    def measure(self, results: Results) -> Measured:
+        """Compare the edges."""
+        edges = []
+        for setting in self.along:
+            edge = results.verdict(setting).edge
+            edges.append(edge[max(edge)])
+        words = ", ".join(
+            f"{s.label}: {'beyond the grid' if e is None else f'{e:.2g}'}"
+            for s, e in zip(self.along, edges, strict=True)
+        )
+        first, last = (math.inf if e is None else e for e in (edges[0], edges[-1]))
+        return Measured((last < first) if self.falls else last >= first, f"edge of stability: {words}")
+
+
+@dataclasses.dataclass(frozen=True)
+class DriftIs(OfOne):
+    """The optimum moves with this slope, in decades per doubling."""
+
+    expected: float
+    tolerance: float = 0.05
+
+    def measure(self, results: Results) -> Measured:
+        """Compare the drift."""
+        v = results.verdict(self.setting)
+        if v.drift is None:
+            return Measured(None, "some scale has no optimum")
+        text = f"{v.drift:+.3f} decades per doubling, expected {self.expected:+.3f}"
+        return Measured(abs(v.drift - self.expected) <= self.tolerance, text)
+
+
+@dataclasses.dataclass(frozen=True)
+class HorizonAgrees(OfOne):
+    """At every epoch from `share` of the training on, the best rates of all scales agree."""
+
+    share: float = 0.1
+    decades: float = 0.15
+
+    def measure(self, results: Results) -> Measured:
+        """Take the largest difference between scales, and how far the optimum moves with the epoch."""
+        found = results.best_by_epoch(self.setting)
+        last = max(found)
+        late = {e: [v for v in by_scale.values() if v] for e, by_scale in found.items()}
+        apart = [
+            math.log10(max(v) / min(v)) for e, v in late.items() if e >= self.share * last and len(v) > 1
+        ]
+        if not apart:
+            return Measured(None, "no optimum at some epoch")
+        means = {e: float(np.mean(np.log10(v))) for e, v in late.items() if v}
+        first = min(e for e in means if e >= self.share * last)
+        moved = means[last] - means[first]
+        text = (
+            f"from epoch {first} to {last} it moves by {moved:+.2f} decades, "
+            f"at no time are scales more than {max(apart):.2f} decades apart"
+        )
+        return Measured(max(apart) <= self.decades, text)
+
+
+# --- tests on curves -------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Collapse(OfOne):
+    """The curves of all scales lie on that of the largest; of those of at least a share of it, if given.
+
+    Scales at which a run diverges are left out.
+    """
+
+    quantities: tuple[str, ...] = ("loss",)
+    share: float = 0.0
+
+    def measure(self, results: Results) -> Measured:
+        """Measure how far the curves are apart."""
+        apart = {q: distance(results, self.setting, q, self.share) for q in self.quantities}
+        if any(math.isnan(d) for d in apart.values()):
+            return Measured(None, "a curve ends at once")
+        worst = max(apart, key=lambda q: apart[q])
+        whose = "" if self.quantities == ("loss",) else f" ({symbol(worst)})"
+        many = "at most " if len(apart) > 1 else ""
+        text = f"curves are {many}{100 * apart[worst]:.1f} % apart{whose}"
+        scales = self.setting.scales(results.size)
+        kept = [scale for scale in scales if scale >= self.share * scales[-1]]
+        lost = diverging(results, self.setting)
+        if self.share:
+            text += f" from {self.setting.letter} = {kept[0]} on"
+        if lost:
+            text += f", without {self.setting.letter} = {', '.join(map(str, lost))}, which diverges"
+        return Measured(apart[worst] <= COLLAPSED, text)
+
+
+@dataclasses.dataclass(frozen=True)
+class CollapsesBetter(OfTwo):
+    """The curves of one setting lie closer together than those of another, at one learning rate."""
+
+    quantity: str = "loss"
+    eta0: float | None = None
+
+    def measure(self, results: Results) -> Measured:
+        """Compare the distances; a setting of which runs diverge is the worse one."""
+        pair = (self.better, self.worse)
+        a, b = (distance(results, s, self.quantity, eta0=self.eta0) for s in pair)
+        good, bad = (diverging(results, s, self.eta0) for s in pair)
+        text = f"{self.better.label}: {100 * a:.1f} % apart; {self.worse.label}: {100 * b:.1f} %"
+        for setting, lost in ((self.better, good), (self.worse, bad)):
+            if lost:
+                where = ", ".join(map(str, lost))
+                text += f", and {setting.label} {setting.letter} = {where} diverges"
+        return Measured(not good and (a < b or bool(bad)), text)
+
+
+@dataclasses.dataclass(frozen=True)
+class Grows(OfOne):
+    """A quantity grows with the scale as a power between two bounds, on average over training."""
+
+    quantity: str
+    low: float = -math.inf
+    high: float = math.inf
+
+    def measure(self, results: Results) -> Measured:
+        """Fit the power."""
+        power = exponent(results, self.setting, self.quantity)
+        text = f"{symbol(self.quantity)} ∝ {self.setting.letter}^{power:.2f}"
+        return Measured(None if math.isnan(power) else self.low <= power <= self.high, text)
+
+
+@dataclasses.dataclass(frozen=True)
+class GrowsLess:
+    """A quantity grows with a smaller power in one setting than another quantity in another."""
+
+    less: Setting
+    quantity: str
+    more: Setting
+    other: str
+
+    @property
+    def settings(self) -> tuple[Setting, ...]:
+        """What has to be trained for it."""
+        return (self.less, self.more)
+
+    def measure(self, results: Results) -> Measured:
+        """Compare the powers."""
+        a = exponent(results, self.less, self.quantity)
+        b = exponent(results, self.more, self.other)
+        text = f"{self.less.label}: N^{a:.2f}; {self.more.label}: N^{b:.2f}"
+        return Measured(None if math.isnan(a + b) else a < b, text)
+
+
+@dataclasses.dataclass(frozen=True)
+class Localises(OfOne):
+    """The softmax participation ratio falls below a share of its start, at the largest scale."""
+
+    share: float
+    falls: bool
+
+    def measure(self, results: Results) -> Measured:
+        """Take the smallest value during training over the first."""
+        curves = results.curves(self.setting, "K_eff")
+        _, values = curves[max(curves)]
+        lowest = float(np.nanmin(values / values[:, :1]))
+        text = f"K_eff falls to {lowest:.2g} of its start"
+        return Measured((lowest < self.share) == self.falls, text)
+
+
+@dataclasses.dataclass(frozen=True)
+class SlowsDown(OfOne):
+    """At the loss the smallest scale ends with, larger scales arrive later or never."""
+
+    def measure(self, results: Results) -> Measured:
+        """Compare the losses at the end, at one learning rate."""
+        ends = {s: float(np.nanmean(v[:, -1])) for s, (_, v) in results.curves(self.setting, "loss").items()}
+        scales = sorted(ends)
+        ratio = ends[scales[-1]] / ends[scales[0]] - 1
+        letter = self.setting.letter
+        text = f"the loss at {letter} = {scales[-1]} ends {100 * ratio:+.0f} % from that at {scales[0]}"
+        return Measured(ratio > COLLAPSED, text)
+
+
+@dataclasses.dataclass(frozen=True)
+class All:
+    """All of several tests hold."""
+
+    tests: tuple[Evidence, ...]
+
+    @property
+    def settings(self) -> tuple[Setting, ...]:
+        """What has to be trained for it."""
+        return tuple(s for test in self.tests for s in test.settings)
+
+    def measure(self, results: Results) -> Measured:
+        """Measure each, and name each by its setting."""
+        found = [test.measure(results) for test in self.tests]
+        labels = [test.settings[0].label for test in self.tests]
+        text = "; ".join(f"{label}: {m.text}" for label, m in zip(labels, found, strict=True))
+        holds = [m.holds for m in found]
+        return Measured(all(holds) if None not in holds or False in holds else None, text)
+
+
+# --- tests on recall --------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Agree:
+    """The small memory's answer correlates with the large one's, shrunk, after some steps."""
+
+    examples: Examples
+    steps: int
+    least: float = 0.9
+
+    @property
+    def settings(self) -> tuple[Setting, ...]:
+        """Nothing of a sweep."""
+        return ()
+
+    def measure(self, results: Results) -> Measured:
+        """Compare the correlation with the least that counts as agreement."""
+        found = results.examples(self.examples)
+        at = found["steps"].tolist().index(self.steps)
+        correlation, chance = float(found["correlation"][at]), float(found["chance"][at])
+        many = "step" if self.steps == 1 else "steps"
+        text = f"correlation {correlation:.2f} after {self.steps} {many} ({chance:.2f} with another sample's)"
+        return Measured(correlation >= self.least, text)
+
+
+# --- numbers ---------------------------------------------------------------------------------------
+
+
+def symbol(quantity: str) -> str:
+    """Return how a quantity is written."""
+    return "MSE" if quantity == "loss" else QUANTITIES[quantity].symbol
+
+
+def distance(
+    results: Results, setting: Setting, quantity: str, share: float = 0.0, eta0: float | None = None
+) -> float:
+    """Return the mean |log-ratio| of the scales' curves (means over seeds) to the largest scale's.
+
+    Scales below a share of the largest are left out, and those at which a run diverges.
+    """
+    curves = _means(results, setting, quantity, eta0)
+    if len(curves) < 2:
+        return math.nan
+    *others, (last, largest) = curves.items()
+    ratios = []
+    for scale, (x, y) in others:
+        _, here, there = np.intersect1d(x, largest[0], return_indices=True)
+        if scale >= share * last:
+            with np.errstate(divide="ignore", invalid="ignore"):
+                ratios.append(np.abs(np.log(y[here] / largest[1][there])))
+    values = np.concatenate(ratios) if ratios else np.array([])
+    values = values[np.isfinite(values)]
+    return float(np.mean(values)) if len(values) else math.nan
+
+
+def exponent(results: Results, setting: Setting, quantity: str) -> float:
+    """Return the slope of log quantity against log scale, the mean over the steps that all scales have."""
+    curves = _means(results, setting, quantity)
+    scales = list(curves)
+    if len(scales) < 2:
+        return math.nan
+    x = curves[scales[0]][0]
+    table = np.array([np.interp(x, *curve) for curve in curves.values()])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logs = np.log(table)
+    whole = np.isfinite(logs).all(axis=0)
+    if not whole.any():
+        return math.nan
+    d = np.log(scales) - np.mean(np.log(scales))
+    return float(np.mean(d @ logs[:, whole] / (d @ d)))
+
+
+def diverging(results: Results, setting: Setting, eta0: float | None = None) -> list[int]:
+    """Return the scales at which a loss curve ends before training does."""
+    curves = results.curves(setting, "loss", eta0)
+    return [scale for scale, (_, values) in curves.items() if not np.isfinite(values[:, -1]).all()]
+
+
+def _means(
+    results: Results, setting: Setting, quantity: str, eta0: float | None = None
+) -> dict[int, tuple[Array, Array]]:
+    lost = diverging(results, setting, eta0)
+    return {
+        scale: (x, np.exp(np.mean(np.log(values), axis=0)))
+        for scale, (x, values) in results.curves(setting, quantity, eta0).items()
+        if scale not in lost
+    }
+
+
+def _regret(v: Any) -> str:
+    if v.max_regret is None:
+        return "no regret"
+    if math.isinf(v.max_regret):
+        lost: Sequence[int] = [s for s, r in v.regret.items() if math.isinf(r)]
+        return f"diverges at {v.scale_letter} = {lost[0]}"
+    return f"largest regret {100 * v.max_regret:.1f} %"

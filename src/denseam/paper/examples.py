@@ -1,0 +1,107 @@
+"""Two memories of one family, trained and compared on the same corrupted images (fig. mnist-examples).
+
+What is kept is small: the numbers, and the pictures of a few samples. Drawing needs no more.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import io
+import json
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from denseam.data.arrays import held_out
+from denseam.data.readers import read
+from denseam.errors import InputError
+from denseam.files import write_whole
+from denseam.paper.settings import Setting
+from denseam.paper.sizes import Size
+from denseam.workflow.agreement import consistency
+from denseam.workflow.recipe import Recipe
+from denseam.workflow.target import TrainListener, train_target
+
+FOLDER, MEMORIES = "examples", "memories"
+
+
+@dataclasses.dataclass(frozen=True)
+class Examples:
+    """What is compared: a setting with one learning rate, after how many steps, on how many samples."""
+
+    setting: Setting
+    steps: tuple[int, ...] = (1, 10, 200)
+    samples: int = 100
+    shown: int = 8
+
+    def key(self, size: Size) -> str:
+        """Return a hash of everything that changes the result."""
+        runs = [self._recipe(size).run(scale)[1].key for scale in size.examples]
+        asked = [*runs, *self.steps, self.samples, self.shown]
+        return hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:16]
+
+    def path(self, size: Size, out: Path) -> Path:
+        """Return the file that holds the result."""
+        return out / FOLDER / f"{self.key(size)}.npz"
+
+    def read(self, size: Size, out: Path) -> dict[str, Any] | None:
+        """Return the result, if it is there."""
+        path = self.path(size, out)
+        if not path.is_file():
+            return None
+        try:
+            with path.open("rb") as content, np.load(content, allow_pickle=False) as file:
+                return {name: file[name] for name in file.files}
+        except (OSError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+            raise InputError(f"{path}: damaged ({error}); delete it to make it again") from None
+
+    def make(self, size: Size, out: Path, listener: TrainListener | None = None) -> None:
+        """Train both memories (or go on where it was), recall with both, and write what is drawn."""
+        large, small = (self._memory(size, scale, out, listener) for scale in size.examples)
+        raw = read(self.setting.data)
+        which = held_out(raw.samples, self._recipe(size).study.preparation.heldout)
+        which = which[np.linspace(0, len(which) - 1, min(self.samples, len(which))).round().astype(int)]
+        x = dataclasses.replace(raw, array=raw.array[which])
+        kept: dict[str, Any] = {"steps": np.array(self.steps), "features": np.array(size.examples)}
+        numbers: dict[str, list[float]] = {"correlation": [], "chance": [], "relative_error": []}
+        for steps in self.steps:
+            found = consistency(large, small, x, steps=steps)
+            for name, values in numbers.items():
+                values.append(getattr(found, name))
+        # The samples are spread over the file, so these are too.
+        some = np.linspace(0, len(which) - 1, self.shown).round().astype(int)
+        assert large.encoder is not None
+        assert small.encoder is not None
+        of_large, of_small = large.encoder.pictures, small.encoder.pictures
+        pictures = {
+            "clean": of_large(found.large.clean[some]),
+            "corrupted": of_large(found.large.start[some]),
+            "large": of_large(found.large.state[some]),
+            "small_clean": of_small(found.small.clean[some]),
+            "small_corrupted": of_small(found.small.start[some]),
+            "small": of_small(found.small.state[some]),
+            "large_shrunk": of_small(found.shrunk[some]),
+        }
+        kept |= {k: np.array(v) for k, v in numbers.items()}
+        kept |= {k: v.astype(np.float16) for k, v in pictures.items()}
+        content = io.BytesIO()
+        np.savez_compressed(content, **kept)
+        path = self.path(size, out)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, content.getvalue())
+
+    def _memory(self, size: Size, scale: int, out: Path, listener: TrainListener | None) -> Any:
+        folder = out / MEMORIES / f"{self.setting.label}-{size.name}-{scale}".replace(" ", "-")
+        trained = train_target(self._recipe(size), folder, scale=scale, listener=listener)
+        if trained.memory is None:
+            raise InputError(f"the memory with N = {scale} diverged; lower the learning rate of the figure")
+        return trained.memory
+
+    def _recipe(self, size: Size) -> Recipe:
+        (study,) = self.setting.studies(size)
+        assert not isinstance(self.setting.eta0, tuple)
+        return Recipe(dataclasses.replace(study, scales=(max(size.examples),)), self.setting.eta0)

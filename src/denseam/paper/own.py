@@ -1,0 +1,262 @@
+"""Studies of our own: what the paper leaves open, and controls."""
+
+from __future__ import annotations
+
+import math
+
+from denseam.paper.claims import (
+    All,
+    Claim,
+    Collapse,
+    DoesNotTransfer,
+    DriftIs,
+    EdgeFallsAlong,
+    Grows,
+    GrowsLess,
+    HorizonAgrees,
+    SlowsDown,
+    Transfers,
+    TransfersFrom,
+    claim,
+)
+from denseam.paper.figure import Figure
+from denseam.paper.figures import (
+    ADAM_INSIDE,
+    LARGER,
+    MEMORIES,
+    MNIST_UNIT,
+    POWERS,
+    RELU_ADAM,
+    RELU_SGD,
+    RELU_SGD_NORMAL,
+)
+from denseam.paper.parts import Horizon, Loss, Optimum, Probe, Sweep
+from denseam.paper.settings import Setting
+from denseam.rules.rectified import relu_constant
+from denseam.theory.gaussian import feature_variance
+
+SGD = RELU_SGD.but("biases from zero", fewer=True)
+ADAM = RELU_ADAM.but("biases from zero", fewer=True)
+ADAM_NORMAL = ADAM.but("biases from N(0, 1)", bias_init="normal")
+
+FAST_BIASES = SGD.but("η_b ∝ √N, η_c ∝ √B", parameterization="eta_b=N^1/2, eta_c=B^1/2")
+SLOW_BIAS = ADAM.but("η_b ∝ N^-1/2", parameterization="eta_b=N^-1/2")
+FROZEN = ADAM.but("b frozen", values=(("eta_b_ratio", 0.0),))
+SLOW_INSIDE = ADAM_INSIDE.but("η_b ∝ N^-1/2", parameterization="eta_b=N^-1/2", fewer=True)
+FROZEN_INSIDE = ADAM_INSIDE.but("b frozen", values=(("eta_b_ratio", 0.0),), fewer=True)
+TRAINED_INSIDE = ADAM_INSIDE.but("b trained", fewer=True)
+
+# Entries of the gradient are about 0.5/N: 0.004 at N = 128.
+LARGE_EPSILON = ADAM.but("ε = 0.003", values=(("epsilon", 3e-3),), eta0=(-2.25, 0.25))
+SHRINKING_EPSILON = ADAM.but(
+    "ε ∝ gradient", values=(("epsilon", 0.4),), parameterization="epsilon=gradient", eta0=(-2.25, 0.25)
+)
+
+# The spike is B times the bulk, so a rate that fits it is B times smaller: η0·K/B.
+SPIKE = SGD.but(
+    "not centred, rate for the spike", centred=False, parameterization="eta_W=K·B^-1", eta0=(-1.5, 1)
+)
+
+PRINTED = tuple(
+    SGD.but(f"p = {p}, C_p as printed", power=p, values=(("s2_0", relu_constant(p) ** -2),))
+    for p in (1, 2, 3)
+)
+CORRECT = tuple(SGD.but(f"p = {p}, C_p corrected", power=p) for p in (1, 2, 3))
+
+STANDARD_SGD = SGD.but("standard, SGD", parameterization="standard")
+STANDARD_ADAM = ADAM.but("standard, Adam", parameterization="standard", eta0=(-4.5, -2))
+NOISES = tuple(SGD.but(f"noise {v:g}", noise=v) for v in (0.25, 0.5, 1.0, 2.0))
+
+#: v_g, the mean square of tanh of a sample with the usual noise.
+V_G = feature_variance(0.5)
+#: p → the range of learning rates.
+LARGE = {1: (-3.0, -0.5), 2: (-3.0, -0.5), 3: (-3.25, -0.75), 5: (-4.25, -1.75)}
+PLAIN_S1 = tuple(SGD.but(f"p = {p}, s1_0 = 1", power=p, eta0=POWERS[p][0]) for p in LARGE)
+UNIT_S1 = tuple(
+    SGD.but(f"p = {p}, s1_0 = v_g^-1/2", power=p, eta0=rates, values=(("s1_0", round(V_G**-0.5, 6)),))
+    for p, rates in LARGE.items()
+)
+REDUCTIONS = (
+    MNIST_UNIT[1].but("plaquettes"),
+    MNIST_UNIT[1].but("orthonormal", shrink="orthonormal"),
+    MNIST_UNIT[1].but("PCA", shrink="pca"),
+)
+SOFTMAX_MEMORIES, RELU_MEMORIES = MEMORIES["softmax", "adam"], MEMORIES["relu", "adam"]
+SGD_MEMORIES = MEMORIES["relu", "sgd"]
+
+ROWS = tuple(
+    Setting(f"p = {p}", "relu", "sgd", 10**-1.25, power=p, ratios=None, probes=("row_max", "sigma_max"))
+    for p in (1, 2)
+)
+
+OWN: tuple[Figure, ...] = (
+    Figure(
+        name="bias-initialisation",
+        paper_label=None,
+        title="biases that start at zero, or from N(0, 1)",
+        rows=((Sweep(SGD), Sweep(RELU_SGD_NORMAL)), (Sweep(ADAM), Sweep(ADAM_NORMAL))),
+        claims=(
+            claim("SGD: with biases from zero the rate transfers.", Transfers(SGD)),
+            claim("SGD: with biases from N(0, 1) it does not.", DoesNotTransfer(RELU_SGD_NORMAL)),
+            claim("Adam: with biases from zero the rate transfers.", Transfers(ADAM)),
+            claim("Adam: with biases from N(0, 1) it does too.", Transfers(ADAM_NORMAL)),
+        ),
+        remark="A bias of its own gives a neuron the same offset for all samples, so the centred Gram matrix "
+        "keeps an eigenvalue of order K·B.",
+    ),
+    Figure(
+        name="bias-rates-sgd",
+        paper_label=None,
+        title="SGD with the paper's other bias rates, η_b ∝ √N and η_c ∝ √B",
+        rows=((Sweep(SGD.but("η_b, η_c constant")), Sweep(FAST_BIASES)),),
+        claims=(
+            claim("With constant bias rates the rate transfers.", Transfers(SGD)),
+            claim("With rates that grow it does too.", Transfers(FAST_BIASES)),
+        ),
+    ),
+    Figure(
+        name="bias-rates-adam",
+        paper_label=None,
+        title="Adam: is the growing spike the bias's doing? (η₀ = 0.005)",
+        rows=(
+            tuple(Probe(s, "lambda_max") for s in (TRAINED_INSIDE, SLOW_INSIDE, FROZEN_INSIDE)),
+            tuple(map(Sweep, (ADAM.but("b trained"), SLOW_BIAS, FROZEN))),
+        ),
+        claims=(
+            claim("With b trained the spike grows with size.", Grows(TRAINED_INSIDE, "lambda_max", 0.1)),
+            claim("With b frozen it does not.", Grows(FROZEN_INSIDE, "lambda_max", -0.1, 0.1)),
+            claim(
+                "With η_b ∝ N^-1/2 it grows less.",
+                GrowsLess(SLOW_INSIDE, "lambda_max", TRAINED_INSIDE, "lambda_max"),
+            ),
+            claim(
+                "The rate transfers in all three.",
+                All((Transfers(ADAM.but("b trained")), Transfers(SLOW_BIAS), Transfers(FROZEN))),
+            ),
+        ),
+    ),
+    Figure(
+        name="adam-epsilon",
+        paper_label=None,
+        title="Adam's ε beside a gradient that shrinks with size",
+        rows=(
+            (Sweep(ADAM.but("ε = 1e-8")), Sweep(LARGE_EPSILON)),
+            (Sweep(SHRINKING_EPSILON), Optimum((ADAM.but("ε = 1e-8"), LARGE_EPSILON, SHRINKING_EPSILON))),
+        ),
+        claims=(
+            claim("With the usual ε = 1e-8 the rate transfers.", Transfers(ADAM.but("ε = 1e-8"))),
+            claim(
+                "With ε = 0.003, which the gradient falls below, it does not.", DoesNotTransfer(LARGE_EPSILON)
+            ),
+            claim("With a large ε that shrinks as the gradient does, it does.", Transfers(SHRINKING_EPSILON)),
+        ),
+        remark="An entry of the gradient of W is about 0.5/N. Far below ε the step is η·gradient/ε, so that "
+        "the best rate grows as N. With epsilon=gradient ε is 0.4/N for W and 0.4/√N for the biases.",
+    ),
+    Figure(
+        name="spike-rate",
+        paper_label=None,
+        title="not centred, with a learning rate for the spike instead of the bulk: η_W = η₀·K/B",
+        rows=((Sweep(SPIKE), Loss(SPIKE)),),
+        claims=(
+            claim("At one rate, larger models train more slowly.", SlowsDown(SPIKE)),
+            claim("The learning rate does not transfer.", DoesNotTransfer(SPIKE)),
+        ),
+    ),
+    Figure(
+        name="many-memories",
+        paper_label=None,
+        title="K ≫ N, P: training no longer depends on K",
+        rows=((Loss(SGD_MEMORIES), Loss(RELU_MEMORIES), Loss(SOFTMAX_MEMORIES)),),
+        claims=tuple(
+            Claim(
+                f"{s.label}: the loss curves of all K lie on each other.",
+                (("", Collapse(s)), (LARGER, Collapse(s, share=1 / 16))),
+            )
+            for s in (SGD_MEMORIES, RELU_MEMORIES, SOFTMAX_MEMORIES)
+        ),
+    ),
+    Figure(
+        name="printed-constant",
+        paper_label=None,
+        title="C_p as printed, and as E[σ²] = 1 needs it",
+        rows=(tuple(map(Sweep, CORRECT)), tuple(map(Sweep, PRINTED))),
+        claims=(
+            claim("With the right C_p the rate transfers.", All(tuple(map(Transfers, CORRECT)))),
+            claim("With the printed one it does too.", All(tuple(map(Transfers, PRINTED)))),
+            claim("With the printed one the edge of stability falls with p.", EdgeFallsAlong(PRINTED)),
+        ),
+        remark="A constant changes no exponent. But the printed one is 7.5 times too large at p = 3. That "
+        "moves the optimum to the edge of stability; there the smallest difference between sizes decides.",
+    ),
+    Figure(
+        name="standard",
+        paper_label=None,
+        title="standard parameterization: W ~ N(0, 1/N), no multipliers, one rate",
+        rows=((Sweep(STANDARD_SGD), Sweep(STANDARD_ADAM)),),
+        claims=(
+            claim("Under SGD it is the prescription up to constants: it transfers.", Transfers(STANDARD_SGD)),
+            claim("Under Adam the best rate falls as N^-1/2.", DriftIs(STANDARD_ADAM, -math.log10(2) / 2)),
+        ),
+    ),
+    Figure(
+        name="horizon",
+        paper_label=None,
+        title="the best learning rate against the length of training",
+        rows=((Horizon(RELU_SGD.but("ReLU, SGD")), Horizon(RELU_ADAM.but("ReLU, Adam"))),),
+        claims=(
+            claim("SGD: at every epoch all sizes have one optimum.", HorizonAgrees(RELU_SGD)),
+            claim("Adam: at every epoch all sizes have one optimum.", HorizonAgrees(RELU_ADAM)),
+        ),
+        remark="Transfer holds at each horizon, but the optimum moves with it: tune with the epochs that "
+        "will be trained.",
+    ),
+    Figure(
+        name="noise",
+        paper_label=None,
+        title="ReLU, SGD: noise of 0.25 to 2",
+        rows=((*map(Sweep, NOISES), Optimum(NOISES)),),
+        claims=tuple(claim(f"{s.label}: the rate transfers.", Transfers(s)) for s in NOISES),
+    ),
+    Figure(
+        name="unit-preactivations",
+        paper_label=None,
+        title="ReLU^p, SGD: s1_0 = v_g^-1/2 gives Z the variance that C_p assumes",
+        rows=(tuple(map(Sweep, PLAIN_S1)), tuple(map(Sweep, UNIT_S1))),
+        claims=(
+            *(claim(f"{s.label}: the rate transfers.", Transfers(s)) for s in UNIT_S1),
+            claim("With s1_0 = 1 the edge falls with p.", EdgeFallsAlong(PLAIN_S1)),
+            claim("With s1_0 = v_g^-1/2 it falls too.", EdgeFallsAlong(UNIT_S1)),
+        ),
+    ),
+    Figure(
+        name="memories-only-base",
+        paper_label=None,
+        title="where a base begins to transfer if only memories grow",
+        rows=((Optimum((RELU_MEMORIES, SOFTMAX_MEMORIES)), Sweep(RELU_MEMORIES), Sweep(SOFTMAX_MEMORIES)),),
+        claims=(
+            claim("ReLU, Adam: the smallest K is a base already.", Transfers(RELU_MEMORIES)),
+            claim("softmax, Adam: the smallest K is not.", DoesNotTransfer(SOFTMAX_MEMORIES)),
+            claim("softmax, Adam: a larger one is.", TransfersFrom(SOFTMAX_MEMORIES)),
+        ),
+    ),
+    Figure(
+        name="largest-memories",
+        paper_label=None,
+        title="only memories grow, SGD, η₀ = 0.056: the largest memory, over the root mean square of all",
+        rows=(tuple(Probe(s, "row_max") for s in ROWS), tuple(Probe(s, "sigma_max") for s in ROWS)),
+        claims=(
+            claim("p = 1: it hardly depends on K.", Grows(ROWS[0], "row_max", -0.05, 0.05)),
+            claim("p = 2: it grows with K.", Grows(ROWS[1], "row_max", 0.05)),
+        ),
+        remark="With p = 2 a memory that is ahead gains more than in proportion. The more memories there "
+        "are, the further ahead the first one is; that is what lowers the edge of stability with K.",
+    ),
+    Figure(
+        name="image-reductions",
+        paper_label=None,
+        title="MNIST, ReLU, Adam, unit variance, noise 1.5: three ways to shrink",
+        rows=(tuple(map(Sweep, REDUCTIONS)),),
+        claims=tuple(claim(f"{s.label}: the rate transfers.", Transfers(s)) for s in REDUCTIONS),
+    ),
+)

@@ -1,0 +1,181 @@
+"""The panels that figures are made of, each drawn into one pair of axes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from denseam.analysis.transfer import Verdict
+from denseam.report.plots.style import BAD, FAINT, MARKERS, plain_log_ticks, scale_colours
+from denseam.studies.store import Row
+
+#: For each scale the steps or epochs, and seeds × values.
+Curves = Mapping[int, tuple[Any, Any]]
+
+
+def sweep_panel(ax: Any, rows: Sequence[Row], v: Verdict, title: str) -> None:
+    """Draw the final MSE of every scale against the axis: the mean over seeds, and their range.
+
+    Rings mark the optimum of each scale; the vertical line is the value that would be transferred.
+    `mark_divergences` adds the runs that diverged, once the limits of the axes are known.
+    """
+    scales = sorted(v.optimum)
+    colours = scale_colours(len(scales))
+    grid = sorted({row[v.axis] for row in rows})
+    ax.set_xscale("log" if grid[0] > 0 else "linear")
+    ax.set_yscale("log")
+    ax.denseam_crosses = []
+    for i, (scale, colour) in enumerate(zip(scales, colours, strict=True)):
+        x, mean, low, high = [], [], [], []
+        for value in grid:
+            here = [r for r in rows if r["scale"] == scale and r[v.axis] == value]
+            losses = [math.inf if r["status"] == "diverged" else r["final_mse"] for r in here]
+            if any(math.isinf(loss) for loss in losses):
+                ax.denseam_crosses.append((value, i, colour))
+            if losses and all(math.isfinite(loss) for loss in losses):
+                x.append(value)
+                mean.append(_mean_log(losses))
+                low.append(min(losses))
+                high.append(max(losses))
+        marker = MARKERS[i % len(MARKERS)]
+        ax.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
+        ax.plot(x, mean, color=colour, marker=marker, markersize=3.5, label=f"{v.scale_letter} = {scale}")
+        optimum = v.optimum[scale]
+        if optimum is not None and x:
+            level = float(np.exp(np.interp(_at(ax, optimum), [_at(ax, a) for a in x], np.log(mean))))
+            ax.plot(optimum, level, "o", markersize=9, markerfacecolor="none", markeredgecolor=colour,
+                    markeredgewidth=1.8, zorder=5)  # fmt: skip
+    base = v.optimum[scales[0]]
+    if base is not None:
+        ax.axvline(base, color=FAINT, linewidth=1, linestyle=":", zorder=0)
+    ax.set_title(title, loc="left", fontweight="bold")
+    ax.set_xlabel(r"effective learning rate $\eta_0$" if v.axis == "eta0" else v.axis)
+    ax.set_ylabel("final MSE per feature")
+    if len(grid) > 1:
+        margin = (grid[-1] / grid[0]) ** 0.04 if grid[0] > 0 else 1.0
+        ax.set_xlim(grid[0] / margin, grid[-1] * margin)
+
+
+def mark_divergences(ax: Any) -> None:
+    """Draw the diverged values as crosses above the curves, a line for each scale."""
+    crosses = ax.denseam_crosses
+    if not crosses:
+        return
+    levels = sorted({i for _, i, _ in crosses})
+    transform = ax.get_xaxis_transform()
+    for value, i, colour in crosses:
+        height = 0.98 - 0.035 * levels.index(i)
+        ax.plot(value, height, "x", color=colour, markersize=4.5, markeredgewidth=1.4, transform=transform,
+                clip_on=False)  # fmt: skip
+    leftmost, rightmost = (end(value for value, _, _ in crosses) for end in (min, max))
+    low, high = (_at(ax, end) for end in ax.get_xlim())
+    beside = (_at(ax, leftmost) - low) / (high - low) > 0.3  # room for the word on the left?
+    middle, below = 0.98 - 0.0175 * (len(levels) - 1), 0.98 - 0.035 * len(levels) - 0.02
+    place = (leftmost, middle) if beside else (rightmost, below)
+    ax.annotate("diverged  " if beside else "diverged", place, xycoords=transform, color=BAD, fontsize=8,
+                ha="right", va="center" if beside else "top")  # fmt: skip
+
+
+def curves_panel(
+    ax: Any, curves: Curves, letter: str, *, label: str, against: str = "epoch", gone: Sequence[int] = ()
+) -> None:
+    """Draw a quantity during training for every scale: the mean over seeds, and their range.
+
+    Values are NaN from where a run diverged; scales in `gone` end with a cross.
+    """
+    ax.set_yscale("log")
+    ax.set_xlabel(against)
+    ax.set_ylabel(label)
+    steps = against == "step"
+    if steps:
+        ax.set_xscale("symlog", linthresh=1)
+    scales = sorted(curves)
+    for i, (scale, colour) in enumerate(zip(scales, scale_colours(len(scales)), strict=True)):
+        x, values = curves[scale]
+        marker = MARKERS[i % len(MARKERS)]
+        alive = np.isfinite(values).all(axis=0) & (values > 0).all(axis=0)
+        ax.fill_between(
+            x[alive], values[:, alive].min(0), values[:, alive].max(0), color=colour, alpha=0.2, linewidth=0
+        )
+        mean = np.exp(np.log(values[:, alive]).mean(axis=0))
+        ax.plot(
+            x[alive],
+            mean,
+            color=colour,
+            label=f"{letter} = {scale}",
+            marker=marker,
+            markersize=3.5,
+            markevery=1 if steps else max(1, len(mean) // 8),
+        )
+        if scale in gone and len(mean):
+            ax.plot(x[alive][-1], mean[-1], "x", color=colour, markersize=7, markeredgewidth=2)
+    if gone:
+        text = "diverges at\n" + ", ".join(f"{letter} = {s}" for s in gone)
+        ax.text(0.66, 0.97, text, color=BAD, ha="right", va="top", transform=ax.transAxes, fontsize=8)
+
+
+def lines_panel(
+    ax: Any, lines: Mapping[str, Mapping[float, float | None]], *, x_label: str, y_label: str
+) -> None:
+    """Draw one number against another, a line for each label; None leaves a gap."""
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    for i, (label, points) in enumerate(lines.items()):
+        x = [a for a, b in points.items() if b is not None]
+        y = [b for b in points.values() if b is not None]
+        ax.plot(x, y, marker=MARKERS[i % len(MARKERS)], markersize=4, label=label, color=f"C{i}")
+    places = sorted({x for points in lines.values() for x in points})
+    if len(places) <= 6:  # sizes, not epochs
+        ax.set_xticks(places, [f"{x:g}" for x in places])
+        ax.minorticks_off()
+    plain_log_ticks(ax.yaxis)
+    ax.set_xlabel(x_label)
+    ax.set_ylabel(y_label)
+    ax.legend(fontsize=7)
+
+
+def tiles_panel(ax: Any, rows: Mapping[str, Any], reference: Any) -> None:
+    """Draw rows of pictures (each n × height × width × channels), all in the range of `reference`."""
+    count, height, width, channels = np.asarray(reference).shape
+    low, high = float(np.min(reference)), float(np.max(reference))
+    gap = max(1, width // 14)
+    sheet = np.full((len(rows) * (height + gap) - gap, count * (width + gap) - gap, channels), np.nan)
+    for i, pictures in enumerate(rows.values()):
+        for k, picture in enumerate(pictures):
+            y, x = i * (height + gap), k * (width + gap)
+            sheet[y : y + height, x : x + width] = (picture - low) / max(1e-12, high - low)
+    if channels == 3:
+        ax.imshow(np.clip(np.nan_to_num(sheet, nan=1.0), 0, 1), interpolation="nearest")
+    else:
+        ax.imshow(sheet[..., 0], cmap="gray_r", vmin=0, vmax=1, interpolation="nearest")
+    ax.set_yticks([i * (height + gap) + height / 2 for i in range(len(rows))], list(rows))
+    ax.set_xticks([])
+    ax.tick_params(length=0)
+    ax.spines[:].set_visible(False)
+
+
+def share_limits(axes: Sequence[Any]) -> None:
+    """Give all panels one range, so that they can be compared by eye."""
+    for name in ("xlim", "ylim"):
+        limits = [getattr(ax, f"get_{name}")() for ax in axes]
+        low, high = min(a for a, _ in limits), max(b for _, b in limits)
+        for ax in axes:
+            getattr(ax, f"set_{name}")(low, high * (1.15 if name == "ylim" else 1.0))
+
+
+def whole_numbers() -> Any:
+    """Return where ticks stand if there are only whole numbers."""
+    from matplotlib.ticker import MaxNLocator
+
+    return MaxNLocator(integer=True)
+
+
+def _mean_log(values: Sequence[float]) -> float:
+    return float(np.exp(np.mean(np.log(values))))
+
+
+def _at(ax: Any, value: float) -> float:
+    return math.log(value) if ax.get_xscale() == "log" else value

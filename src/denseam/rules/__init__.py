@@ -1,0 +1,42 @@
+"""How scales and learning rates must change with size: exponents in one table, and no array framework.
+
+The model is ``f(x) = s2 Wᵀ σ(s1 W g(x) + s_b b) + s_c c`` with ``W`` of shape K×N and entries of
+variance ``W_std²``. A *parameterization* says how ``W_std``, the multipliers ``s1, s2, s_b, s_c`` and
+the learning rates ``eta_W, eta_b, eta_c`` depend on
+
+====  ==================================================
+N     features: the length of x
+K     memories: the rows of W
+P     samples in the training set
+B     samples in a batch
+====  ==================================================
+
+The *prescription* (the paper's Table 1) is the parameterization under which training does not depend
+on size, so that a learning rate tuned at small size is right at large size.
+
+Files follow the theory: `sizes` (N, K, P, B), `regimes` (which of them grow), `powers` (products of powers
+of the sizes), `table` (the paper's Table 1 as data), `parameterizations` (a rule, and its numbers at a
+shape), `prescriptions` (the rules that have a name), `explain`; `cost` says what training takes, `fields`
+what a hyperparameter is. No array framework is imported here.
+"""
+
+from denseam.rules.parameterizations import Constants, Mismatch, Parameterization, Scales
+from denseam.rules.powers import Power
+from denseam.rules.prescriptions import parameterization, prescription, standard
+from denseam.rules.regimes import MemoriesOnly, Proportional, Regime
+from denseam.rules.sizes import Shape
+
+__all__ = [
+    "Constants",
+    "MemoriesOnly",
+    "Mismatch",
+    "Parameterization",
+    "Power",
+    "Proportional",
+    "Regime",
+    "Scales",
+    "Shape",
+    "parameterization",
+    "prescription",
+    "standard",
+]

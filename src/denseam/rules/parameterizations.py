@@ -1,0 +1,279 @@
+"""A rule for how scales and learning rates depend on the sizes, and its numbers at one shape."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+from denseam.errors import InputError, refuse
+from denseam.rules.explain import explain
+from denseam.rules.powers import ONE, Power, exponent_text
+from denseam.rules.regimes import RegimeName
+from denseam.rules.sizes import Shape
+from denseam.rules.table import TABLE, UNPRESCRIBED, OptimizerName
+
+
+@dataclass(frozen=True)
+class Constants:
+    """The dimensionless numbers that are tuned; the rule multiplies them by powers of the sizes."""
+
+    eta0: float
+    s1_0: float = 1.0
+    s2_0: float = 1.0
+    eta_b0: float | None = None
+    eta_c0: float | None = None
+
+    def __post_init__(self) -> None:
+        # Frozen biases (eta_b0 = 0) are a study of their own; a scale of zero is no model.
+        biases = ("eta_b0", "eta_c0")
+        given = {f.name: v for f in fields(self) if (v := getattr(self, f.name)) is not None}
+        refuse(
+            f"{name} must be {'at least' if name in biases else 'above'} 0 and finite, got {value!r}"
+            for name, value in given.items()
+            if not ((value >= 0 if name in biases else value > 0) and value < math.inf)
+        )
+        for name in biases:
+            if name not in given:
+                object.__setattr__(self, name, self.eta0)
+
+
+@dataclass(frozen=True)
+class Scales:
+    """The numbers a model and its optimizer need at one shape.
+
+    Parameters
+    ----------
+    shape
+        The sizes the numbers hold for.
+    optimizer
+        The optimizer they are meant for: 'sgd' or 'adam' (AdamW too).
+    s1, s2
+        Inner and outer multiplier of W.
+    eta_W, eta_b, eta_c
+        Learning rates.
+    s_b, s_c
+        Multipliers of the biases.
+    W_std
+        Standard deviation of the entries of W at the start.
+    epsilon_W, decay_W
+        Factors on Adam's ε and on AdamW's decay for W: 1, unless the abc symmetry or a rule moved them.
+    epsilon_b, epsilon_c
+        Factors on Adam's ε for the biases.
+    rule, constants
+        Where the numbers come from; None where they were set by hand.
+    """
+
+    shape: Shape
+    optimizer: OptimizerName
+    s1: float
+    s2: float
+    eta_W: float
+    eta_b: float
+    eta_c: float
+    s_b: float = 1.0
+    s_c: float = 1.0
+    W_std: float = 1.0
+    epsilon_W: float = 1.0
+    decay_W: float = 1.0
+    epsilon_b: float = 1.0
+    epsilon_c: float = 1.0
+    rule: Parameterization | None = None
+    constants: Constants | None = None
+
+    def rescaled(self, theta: float) -> Scales:
+        """Return the same training in other units of W: the abc symmetry ``w = θW``.
+
+        The model and its whole trajectory stay as they are when
+
+        ``s1, s2 → s/θ``;  ``W_std → θ W_std``;  ``eta_W → θ² eta_W`` (SGD) or ``θ eta_W`` (Adam);
+        ``ε_W → ε_W/θ``;  AdamW's ``λ_W → λ_W/θ``.
+
+        SGD: ∂L/∂W = θ ∂L/∂w, so ΔW = −η ∂L/∂W is Δw = θ ΔW = −θ²η ∂L/∂w. Adam divides the gradient
+        by its own size, so one θ is left, and ε is compared with gradients that are θ times smaller.
+        """
+        if not 0 < theta < math.inf:
+            raise InputError(f"theta must be above 0 and finite, got {theta!r}")
+        sgd = self.optimizer == "sgd"
+        return replace(
+            self,
+            s1=self.s1 / theta,
+            s2=self.s2 / theta,
+            W_std=self.W_std * theta,
+            eta_W=self.eta_W * (theta**2 if sgd else theta),
+            epsilon_W=self.epsilon_W / theta,
+            decay_W=self.decay_W if sgd else self.decay_W / theta,
+            rule=None,
+            constants=None,
+        )
+
+    def canonical(self) -> Scales:
+        """Return the equivalent scales with W of unit variance."""
+        return self if self.W_std == 1 else self.rescaled(1 / self.W_std)
+
+    def explain(self, base: Shape | None = None) -> str:
+        """Return a table: per parameter its start, multiplier, learning rate, rule and equation.
+
+        With `base`, the learning rates and multipliers at that shape stand beside those here.
+        """
+        return explain(self, base)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a plain document; `from_json` reads it back."""
+        document = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("shape", "rule")}
+        document["shape"] = asdict(self.shape)
+        document["constants"] = asdict(self.constants) if self.constants else None
+        document["rule"] = self.rule.to_json() if self.rule else None
+        return document
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Scales:
+        """Read what `to_json` wrote."""
+        try:
+            values = dict(document)
+            values["shape"] = Shape(**values["shape"])
+            values["rule"] = Parameterization.from_json(values["rule"]) if values["rule"] else None
+            values["constants"] = Constants(**values["constants"]) if values["constants"] else None
+            return cls(**values)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise InputError(f"scales: not a document of this library's scales ({error})") from None
+
+
+class Mismatch(NamedTuple):
+    """Exponents by which a parameterization differs from the prescription, in canonical form."""
+
+    s1: Fraction | float
+    s2: Fraction | float
+    eta_W: Fraction | float
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name} {exponent_text(e)}" for name, e in self._asdict().items())
+
+
+@dataclass(frozen=True)
+class Parameterization:
+    """How the start, the multipliers and the learning rates depend on the sizes.
+
+    Every parameterization has a `canonical` form with W of unit variance, in which two of them can
+    be compared; `mismatch` compares with the prescription.
+    """
+
+    name: str
+    family: str
+    optimizer: OptimizerName
+    regime: RegimeName
+    s1: Power
+    s2: Power
+    eta_W: Power
+    eta_b: Power = ONE
+    eta_c: Power = ONE
+    s_b: Power = ONE
+    s_c: Power = ONE
+    W_std: Power = ONE
+    epsilon_W: Power = ONE
+    decay_W: Power = ONE
+    epsilon_b: Power = ONE
+    epsilon_c: Power = ONE
+    prescribed: bool = False
+    #: Whether it was derived for centred activations, and says nothing of others.
+    centred_only: bool = False
+    source: str = ""
+    #: Labels of the paper's equations for s1, s2, eta_W, eta_b, eta_c.
+    equations: tuple[str, ...] = ()
+
+    def at(
+        self,
+        shape: Shape,
+        eta0: float,
+        *,
+        s1_0: float = 1.0,
+        s2_0: float = 1.0,
+        eta_b0: float | None = None,
+        eta_c0: float | None = None,
+    ) -> Scales:
+        """Return the scales at a shape, from the constants that were tuned.
+
+        ``eta_b0`` and ``eta_c0`` are ``eta0`` unless given.
+        """
+        constants = Constants(eta0, s1_0, s2_0, eta_b0, eta_c0)
+        assert constants.eta_b0 is not None
+        assert constants.eta_c0 is not None
+        return Scales(
+            shape=shape,
+            optimizer=self.optimizer,
+            s1=constants.s1_0 * self.s1.at(shape),
+            s2=constants.s2_0 * self.s2.at(shape),
+            eta_W=constants.eta0 * self.eta_W.at(shape),
+            eta_b=constants.eta_b0 * self.eta_b.at(shape),
+            eta_c=constants.eta_c0 * self.eta_c.at(shape),
+            s_b=self.s_b.at(shape),
+            s_c=self.s_c.at(shape),
+            W_std=self.W_std.at(shape),
+            epsilon_W=self.epsilon_W.at(shape),
+            decay_W=self.decay_W.at(shape),
+            epsilon_b=self.epsilon_b.at(shape),
+            epsilon_c=self.epsilon_c.at(shape),
+            rule=self,
+            constants=constants,
+        )
+
+    def canonical(self) -> Parameterization:
+        """Return the equivalent parameterization with W of unit variance (`Scales.rescaled`)."""
+        if self.W_std == ONE:
+            return self
+        sgd = self.optimizer == "sgd"
+        return replace(
+            self,
+            name=f"{self.name} (canonical)",
+            s1=self.s1 * self.W_std,
+            s2=self.s2 * self.W_std,
+            eta_W=self.eta_W / (self.W_std**2 if sgd else self.W_std),
+            epsilon_W=self.epsilon_W * self.W_std,
+            decay_W=self.decay_W if sgd else self.decay_W * self.W_std,
+            W_std=ONE,
+        )
+
+    def mismatch(self) -> Mismatch:
+        """Return how far (s1, s2, eta_W) grow faster than prescribed, as exponents.
+
+        The exponents are those in N in the proportional regime, where K, P and B follow N, and
+        those in K where only the memories grow.
+        """
+        mine, (s1, s2, eta_W, _) = self.canonical(), TABLE[self.regime, self.family, self.optimizer]
+        ratios = (mine.s1 / s1, mine.s2 / s2, mine.eta_W / eta_W)
+        return Mismatch(*(ratio.along(self.regime) for ratio in ratios))
+
+    def predicted_drift(self) -> Fraction | float | None:
+        """Return the exponent with which the best eta0 moves, or None where none is predicted.
+
+        If s1 and s2 grow as prescribed, the same effective learning rate is reached at
+        ``eta0 ∝ size^(−mismatch of eta_W)``. If they do not, the function itself changes with size
+        and no learning rate mends that. Nothing is predicted against an unprescribed row either.
+        """
+        mismatch = self.mismatch()
+        if mismatch.s1 or mismatch.s2 or (self.family, self.optimizer) == UNPRESCRIBED:
+            return None
+        return -mismatch.eta_W
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a plain document; `from_json` reads it back."""
+
+        def plain(value: object) -> object:
+            if isinstance(value, Power):
+                return {name: exponent_text(e) for name, e in value._exponents()}
+            return value
+
+        return {f.name: plain(getattr(self, f.name)) for f in fields(self)}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Parameterization:
+        """Read what `to_json` wrote."""
+        return cls(
+            **{
+                k: Power(**{s: Fraction(e) for s, e in v.items()}) if isinstance(v, dict) else v
+                for k, v in document.items()
+            }
+            | {"equations": tuple(document["equations"])}
+        )

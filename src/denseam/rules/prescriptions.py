@@ -1,0 +1,168 @@
+"""Rules by their names: the paper's prescription, the standard control, and changes written as text."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Any, Protocol, runtime_checkable
+
+from denseam.errors import InputError, UnprescribedWarning, listed, together
+from denseam.rules.parameterizations import Parameterization
+from denseam.rules.powers import ONE, Power
+from denseam.rules.regimes import REGIMES, Regime, RegimeName
+from denseam.rules.table import FAMILIES, GRADIENT, HALF, OPTIMIZERS, TABLE, UNPRESCRIBED, OptimizerName
+
+
+def _row(family: str, optimizer: OptimizerName, regime: RegimeName) -> Parameterization:
+    s1, s2, eta_W, equations = TABLE[regime, family, optimizer]
+    prescribed = (family, optimizer) != UNPRESCRIBED
+    return Parameterization(
+        name="prescription",
+        family=family,
+        optimizer=optimizer,
+        regime=regime,
+        s1=s1,
+        s2=s2,
+        eta_W=eta_W,
+        prescribed=prescribed,
+        source="Table 1 of the paper" if prescribed else "the paper's experiments; not prescribed",
+        equations=(*equations, "etab-cases", "etac-cases"),
+    )
+
+
+@runtime_checkable
+class HasFamily(Protocol):
+    """Anything that says which row of the table it belongs to: every Lagrangian does."""
+
+    @property
+    def family(self) -> str:
+        """Either 'elementwise' or 'softmax'."""
+        ...
+
+
+def _family(activation: str | HasFamily) -> str:
+    if isinstance(activation, str):
+        if activation not in FAMILIES:
+            raise InputError(f"activation must be {listed(FAMILIES)}, got {activation!r}")
+        return FAMILIES[activation]
+    family = getattr(activation, "family", None)
+    if family not in FAMILIES.values():
+        raise InputError(
+            f"activation must be {listed(FAMILIES)} or a Lagrangian whose family is "
+            f"{listed(sorted(set(FAMILIES.values())))}, got {activation!r}"
+        )
+    return str(family)
+
+
+def _one_of(argument: str, value: object, allowed: tuple[str, ...]) -> str:
+    if value not in allowed:
+        raise InputError(f"{argument} must be {listed(allowed)}, got {value!r}")
+    return str(value)
+
+
+def _resolve(
+    activation: str | HasFamily, optimizer: str, regime: str | Regime
+) -> tuple[str, OptimizerName, RegimeName]:
+    family, optimizer, regime = together(
+        lambda: _family(activation),
+        lambda: _one_of("optimizer", optimizer, OPTIMIZERS),
+        lambda: _one_of("regime", getattr(regime, "name", regime), tuple(REGIMES)),
+    )
+    return family, optimizer, regime  # type: ignore[return-value]  # checked just above
+
+
+def prescription(
+    activation: str | HasFamily, optimizer: str, regime: str | Regime = "proportional"
+) -> Parameterization:
+    """Return the row of the paper's Table 1 for an activation, an optimizer and a regime.
+
+    Softmax with SGD has no prescription: the scales of the paper's experiments are returned with
+    ``prescribed`` False, and an `UnprescribedWarning` says so.
+
+    Parameters
+    ----------
+    activation
+        'identity', 'relu', 'tanh', 'softmax', or any Lagrangian.
+    optimizer
+        'sgd' or 'adam' (which is also AdamW's).
+    regime
+        'proportional' or 'memories-only', or one of the regime objects.
+    """
+    row = _row(*_resolve(activation, optimizer, regime))
+    if not row.prescribed:
+        warnings.warn(
+            "softmax with SGD has no prescription: these are the scales of the paper's experiments, "
+            "and their learning rate is not expected to transfer; use Adam",
+            UnprescribedWarning,
+            stacklevel=2,
+        )
+    return row
+
+
+def standard(
+    activation: str | HasFamily, optimizer: str, regime: str | Regime = "proportional"
+) -> Parameterization:
+    """Return what a plain layer does: W ~ N(0, 1/N), no multipliers, one constant learning rate.
+
+    The control. For elementwise activations in proportion it is the prescription up to constants
+    under SGD, and drifts as N^-1/2 under Adam. Softmax with memories only agrees as well, since nothing
+    prescribed there grows with K. Elsewhere its s2 is off (see `mismatch`).
+    """
+    family, optimizer, regime = _resolve(activation, optimizer, regime)
+    return Parameterization(
+        name="standard",
+        family=family,
+        optimizer=optimizer,
+        regime=regime,
+        s1=ONE,
+        s2=ONE,
+        eta_W=ONE,
+        W_std=Power(N=-HALF),
+        source="W ~ N(0, 1/N), no multipliers, one learning rate",
+    )
+
+
+#: The factors on Adam's ε, which the paper's table leaves open.
+_EPSILONS = {"epsilon_W", "epsilon_b", "epsilon_c"}
+#: What may be changed besides while the gradient keeps its size.
+_GRADIENT_STAYS = {"eta_W", "eta_b", "eta_c", "decay_W"} | _EPSILONS
+
+PARAMETERIZATIONS: Mapping[str, Any] = {"prescription": prescription, "standard": standard}
+
+
+def parameterization(
+    text: str, activation: str | HasFamily, optimizer: str, regime: str | Regime = "proportional"
+) -> Parameterization:
+    """Return a parameterization by its name, or by how it differs from the prescription.
+
+    ``s2=K^-1, eta_W=1`` is the prescription with another s2 and another learning rate;
+    ``epsilon=gradient`` is the prescription with an ε of Adam that shrinks as the gradient does.
+    """
+    if text in PARAMETERIZATIONS:
+        named: Parameterization = PARAMETERIZATIONS[text](activation, optimizer, regime)
+        return named
+    row = _row(*_resolve(activation, optimizer, regime))
+    allowed = [f.name for f in fields(Parameterization) if isinstance(getattr(row, f.name), Power)]
+    changes: dict[str, Power] = {}
+    by_gradient = False
+    for part in text.split(","):
+        name, equals, power = (piece.strip() for piece in part.partition("="))
+        if (name, power) == ("epsilon", "gradient") and row.optimizer == "adam":
+            changes |= {f"epsilon_{label}": size for label, size in GRADIENT[row.regime].items()}
+            by_gradient = True
+            continue
+        if not equals or name not in allowed:
+            raise InputError(
+                f"parameterization must be {listed(PARAMETERIZATIONS)} or changes to the prescription, as in "
+                f"s2=K^-1 (of {', '.join(allowed)}) or epsilon=gradient (Adam), got {text!r}"
+            )
+        changes[name] = Power.parse(power)
+    if by_gradient and not _GRADIENT_STAYS.issuperset(changes):
+        raise InputError(
+            f"parameterization: the gradient is known for the prescribed s1 and s2 only, got {text!r}"
+        )
+    name = ", ".join(f"{k}={v}" for k, v in changes.items())
+    prescribed = row.prescribed and _EPSILONS.issuperset(changes)
+    facts: dict[str, Any] = {"name": name, "prescribed": prescribed, "centred_only": by_gradient}
+    return replace(row, **changes, **facts, source="given by hand")  # type: ignore[arg-type]

@@ -1,0 +1,128 @@
+"""Which sizes grow, and how the others follow: a regime maps one scale to all four sizes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+from denseam.errors import InputError, listed, refuse
+from denseam.rules.fields import Kind, Part, check_fields, parameter, parameters
+from denseam.rules.sizes import Shape
+
+RegimeName = Literal["proportional", "memories-only"]
+
+
+@dataclass(frozen=True)
+class Proportional:
+    """All four sizes grow together: K = κN, P = ρN, B = βP (eq. proportional-regime)."""
+
+    kappa: float = parameter(
+        Part.GROWTH, Kind.NUMBER, "κ = K/N, memories per feature.", 2.0, low=0, open_low=True
+    )
+    rho: float = parameter(
+        Part.GROWTH, Kind.NUMBER, "ρ = P/N, samples per feature.", 5.0, low=0, open_low=True
+    )
+    beta: float = parameter(
+        Part.GROWTH, Kind.NUMBER, "β = B/P, the batch as a share of the samples.", 0.1,
+        low=0, open_low=True, high=1, open_high=False,
+    )  # fmt: skip
+    name: RegimeName = field(default="proportional", init=False)
+    #: The size that a scale is, and all that grow with it.
+    letter: ClassVar[str] = "N"
+    grows: ClassVar[tuple[str, ...]] = ("N", "K", "P", "B")
+    summary: ClassVar[str] = "N, K, P, B grow in proportion"
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    def shape(self, N: int) -> Shape:
+        """Return the sizes at N features: K = round(κN), P = round(ρN), B = max(1, ⌊βP⌋)."""
+        Shape(N, 1)
+        P = round(self.rho * N)
+        # 0.29 · 100 is 28.999… in floating point; the floor is meant of the exact product.
+        B = max(1, math.floor(self.beta * P + 1e-9))
+        return Shape(N, round(self.kappa * N), P, B)
+
+    def problems(self, N: int) -> list[str]:
+        """Return why this size cannot be trained at, beyond what its shape says."""
+        B = self.beta * round(self.rho * N)
+        if B < 1 - 1e-9:
+            return [f"its batch (B = β·P = {B:.3g}) is below 1; raise beta or rho"]
+        return []
+
+
+@dataclass(frozen=True)
+class MemoriesOnly:
+    """Only the memories K grow; features N, samples P and batch B stay (App. K-only scaling)."""
+
+    features: int = parameter(Part.GROWTH, Kind.WHOLE, "N, the length of a sample.", low=1)
+    samples: int = parameter(Part.GROWTH, Kind.WHOLE, "P, the samples of the training set.", low=1)
+    batch: int = parameter(Part.GROWTH, Kind.WHOLE, "B, the samples of a batch.", low=1)
+    name: RegimeName = field(default="memories-only", init=False)
+    letter: ClassVar[str] = "K"
+    grows: ClassVar[tuple[str, ...]] = ("K",)
+    summary: ClassVar[str] = "only K grows"
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        self.shape(1)
+
+    def shape(self, K: int) -> Shape:
+        """Return the sizes at K memories."""
+        return Shape(self.features, K, self.samples, self.batch)
+
+    def problems(self, K: int) -> list[str]:
+        """Return why this size cannot be trained at, beyond what its shape says."""
+        return []
+
+
+Regime = Proportional | MemoriesOnly
+
+REGIMES: Mapping[str, Any] = {
+    "proportional": Proportional,
+    "memories-only": MemoriesOnly,
+}
+
+
+def regime_letter(name: str) -> str:
+    """Return the size that a scale of a regime is: N or K."""
+    letter: str = REGIMES[name].letter
+    return letter
+
+
+def regime_from(
+    values: Mapping[str, Any], defaults: Mapping[str, Regime] | None = None, name: str = "proportional"
+) -> Regime:
+    """Return the regime that plain values describe; `values` may hold its name, and other things too.
+
+    Parameters
+    ----------
+    values
+        ``regime`` and the ratios or sizes that belong to it; those of another regime are refused.
+    defaults
+        What holds where a value is missing, by the name of the regime; by default that of its fields.
+    name
+        The regime where the values do not name one.
+    """
+    name = values.get("regime", name)
+    if name not in REGIMES:
+        raise InputError(f"regime must be {listed(REGIMES)}, got {name!r}")
+    own = parameters(REGIMES[name])
+    problems = [
+        f"{key} does not belong to the regime {name!r}"
+        for other, regime in REGIMES.items()
+        if other != name
+        for key in parameters(regime)
+        if key in values and key not in own
+    ]
+    default = (defaults or {}).get(name)
+    given = {key: values[key] if key in values else getattr(default, key, None) for key in own}
+    given = {key: value for key, value in given.items() if value is not None}
+    problems += [
+        f"{key} is needed in the regime {name!r}" for key, p in own.items() if p.required and key not in given
+    ]
+    refuse(problems)
+    regime: Regime = REGIMES[name](**given)
+    return regime

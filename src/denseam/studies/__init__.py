@@ -1,0 +1,1 @@
+"""Studies: the one description, its documents, the engine that trains it, records, executors."""

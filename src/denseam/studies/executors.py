@@ -1,0 +1,158 @@
+"""Sends shards of work out to a `concurrent.futures.Executor`, and knows what to do when something dies.
+
+- A shard that kills its worker again and again, or fails there, is set aside and named; the others go on.
+- An executor that dies as a whole (its scheduler, its pool) ends the call; what was written is kept, and
+  the same call goes on where it ended.
+- Bad input, and a disk that is full, end the call as they do in one process.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import dataclasses
+import os
+import threading
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExecutor
+from typing import Any
+
+from denseam.errors import InputError
+from denseam.studies.engine import Interrupted
+from denseam.studies.shards import Shard, describe, different, run_shard, versions
+from denseam.studies.store import Store
+from denseam.training.devices import cores
+
+#: Seconds between two looks at whether to stop, and whether there are more workers.
+LOOK = 0.5
+
+Runs = dict[str, tuple[str, float]]
+
+
+class ExecutorLost(ConnectionError):
+    """The executor died with shards under way."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what}; run the same again to resume")
+
+
+@dataclasses.dataclass(frozen=True)
+class SetAside:
+    """A shard that was given up, and why."""
+
+    shard: Shard
+    reason: str
+
+    def __str__(self) -> str:
+        return f"set aside: {self.shard.name}: {self.reason}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Crew:
+    """Who works for an executor: how many at once, and on which kind of device."""
+
+    workers: int
+    kind: str
+
+
+class Limited(Executor):
+    """An executor that says how many shards it can train at once, and takes no more than that."""
+
+    def room(self) -> int:
+        """Return how many shards can be trained at the same time, now."""
+        raise NotImplementedError
+
+
+def check_executor(executor: Executor) -> None:
+    """Refuse what is not an executor, and a pool that forks: its workers hang in JAX."""
+    if not isinstance(executor, Executor):
+        raise InputError(f"executor must be a concurrent.futures.Executor, got {type(executor).__name__}")
+    context = getattr(executor, "_mp_context", None)
+    if isinstance(executor, ProcessPoolExecutor) and context and context.get_start_method() == "fork":
+        raise InputError(
+            "executor: JAX hangs in forked processes; "
+            "make the pool with mp_context=multiprocessing.get_context('spawn')"
+        )
+
+
+def enlist(executor: Executor, folder: str | os.PathLike[str]) -> Crew:
+    """Ask a worker what it is; refuse it if its versions differ or if it does not see the folder."""
+    with token(folder) as sign, _one_line():
+        worker = executor.submit(describe, sign).result()
+    check_worker(worker["where"], worker, folder)
+    room = executor.room() if isinstance(executor, Limited) else getattr(executor, "_max_workers", cores())
+    return Crew(max(1, room), worker["platform"])
+
+
+@contextlib.contextmanager
+def token(folder: str | os.PathLike[str]) -> Iterator[str]:
+    """Put a file into the folder that workers should see."""
+    store = Store(folder)
+    store.prepare()
+    sign = store.shards.resolve() / f".seen-{uuid.uuid4().hex}"
+    sign.touch()
+    try:
+        yield str(sign)
+    finally:
+        sign.unlink(missing_ok=True)
+
+
+def check_worker(name: str, worker: Mapping[str, Any], folder: str | os.PathLike[str]) -> None:
+    """Refuse a worker that would give other results, or write them elsewhere."""
+    wrong = different(versions(), worker["versions"])
+    if wrong:
+        raise InputError(f"executor: the worker {name} has {wrong}")
+    if not worker["sees"]:
+        raise InputError(f"out {os.path.abspath(folder)}: the worker {name} does not see this folder")
+
+
+def spread(
+    shards: Sequence[Shard], executor: Executor, *, stop: threading.Event | None = None
+) -> Iterator[tuple[Shard, Runs | SetAside]]:
+    """Have every shard trained; yield what became of each, as they end."""
+    waiting = list(reversed(shards))
+    going: dict[Future[dict[str, Any]], Shard] = {}
+    try:
+        while waiting or going:
+            if stop is not None and stop.is_set():
+                raise Interrupted
+            room = executor.room() if isinstance(executor, Limited) else len(shards)
+            while waiting and len(going) < room:
+                with _one_line():
+                    going[executor.submit(run_shard, waiting[-1])] = waiting[-1]
+                waiting.pop()
+            if not going:
+                time.sleep(LOOK)  # no worker is there now
+            ended, _ = concurrent.futures.wait(going, LOOK, return_when=concurrent.futures.FIRST_COMPLETED)
+            for future in ended:
+                shard = going.pop(future)
+                yield shard, _result(future, shard)
+    finally:
+        for future in going:
+            future.cancel()
+
+
+def _result(future: Future[dict[str, Any]], shard: Shard) -> Runs | SetAside:
+    try:
+        with _one_line():
+            runs: Runs = future.result()["runs"]
+            return runs
+    except (InputError, OSError):
+        raise
+    except Exception as error:
+        if type(error).__name__ == "KilledWorker":  # by its name, so that Dask need not be installed
+            return SetAside(shard, "every worker that took it died")
+        return SetAside(shard, f"{type(error).__name__}: {' '.join(str(error).split())[:200]}")
+
+
+@contextlib.contextmanager
+def _one_line() -> Iterator[None]:
+    """Turn the ways in which an executor dies into one."""
+    try:
+        yield
+    except CancelledError:
+        raise ExecutorLost("the scheduler is gone") from None
+    except concurrent.futures.BrokenExecutor:
+        raise ExecutorLost("the pool is broken: one of its workers died") from None

@@ -1,0 +1,132 @@
+"""What can be measured while a model trains: names, symbols, equations, and where they apply.
+
+Plain data, so that records, studies and tables agree on the names. How each is computed is in
+`denseam.training.probes`. Unless something else is said, a value is the root mean square of the entries,
+measured on the batch in hand: states before the step, changes by the step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from denseam.errors import InputError, listed, refuse
+
+
+class Quantity(NamedTuple):
+    """One thing that can be measured.
+
+    Attributes
+    ----------
+    group
+        The file of `denseam.training.probes` it is computed in.
+    symbol
+        How it is written in formulas.
+    meaning
+        What it is, in one line.
+    needs
+        '', or what it applies to alone: 'sgd', 'adam' or 'softmax'.
+    """
+
+    group: str
+    symbol: str
+    meaning: str
+    needs: str = ""
+
+
+QUANTITIES: Mapping[str, Quantity] = {
+    "Z": Quantity("sizes", "Z", "pre-activations"),
+    "F": Quantity("sizes", "F", "outputs"),
+    "R": Quantity("sizes", "R", "residuals F − Y"),
+    "mse": Quantity("sizes", "MSE", "mean square of R"),
+    "grad_W": Quantity("updates", "∇W", "gradient of the loss"),
+    "dW": Quantity("updates", "ΔW", "change of W as the optimizer makes it; U for Adam"),
+    "dW1": Quantity("updates", "Δ⁽¹⁾W", "its part from the outer place of W (eq. dW1-dW2)", "sgd"),
+    "dW2": Quantity("updates", "Δ⁽²⁾W", "its part from the inner place of W", "sgd"),
+    "dZ_W": Quantity("updates", "Δ_W Z", "s1 C ΔW G"),
+    "dZ1": Quantity("updates", "Δ_W⁽¹⁾Z", "s1 C Δ⁽¹⁾W G (eq. dZ-expanded)", "sgd"),
+    "dZ2": Quantity("updates", "Δ_W⁽²⁾Z", "s1 C Δ⁽²⁾W G", "sgd"),
+    "dZ_b": Quantity("updates", "Δ_b Z", "C Δb 1ᵀ"),
+    "dZ_exact": Quantity("updates", "ΔZ", "change of Z over the step (linear in W and b: no remainder)"),
+    "dF_outer": Quantity("updates", "Δ⁽¹⁾F", "s2 ΔWᵀ Cσ (eq. dF-adam-update)"),
+    "dF_inner": Quantity("updates", "Δ⁽²⁾F", "s2 WᵀCJ Δ_W Z"),
+    "dF11": Quantity("updates", "Δ_W⁽¹,¹⁾F", "s2 Δ⁽¹⁾Wᵀ Cσ (eq. dF-11)", "sgd"),
+    "dF12": Quantity("updates", "Δ_W⁽¹,²⁾F", "s2 Δ⁽²⁾Wᵀ Cσ", "sgd"),
+    "dF21": Quantity("updates", "Δ_W⁽²,¹⁾F", "s2 WᵀCJ Δ_W⁽¹⁾Z", "sgd"),
+    "dF22": Quantity("updates", "Δ_W⁽²,²⁾F", "s2 WᵀCJ Δ_W⁽²⁾Z", "sgd"),
+    "dF_b": Quantity("updates", "Δ_b F", "s2 WᵀCJ Δ_b Z"),
+    "dF_c": Quantity("updates", "Δ_c F", "Δc 1ᵀ"),
+    "dF_exact": Quantity("updates", "ΔF", "change of F over the step"),
+    "dF_remainder": Quantity("updates", "ΔF − …", "what the first-order terms leave of ΔF"),
+    "U_mean": Quantity("updates", "Ū", "means over memories of Adam's update (eq. adam-row-mean)", "adam"),
+    "U_centred": Quantity("updates", "CU", "Adam's update without its means", "adam"),
+    "dF_outer_bulk": Quantity("updates", "s2(CU)ᵀS", "bulk of Δ⁽¹⁾F (eq. adam-dF1-decomp)", "adam"),
+    "dF_outer_spike": Quantity("updates", "s2K Ūσ̄ᵀ", "spike of Δ⁽¹⁾F; zero if centred", "adam"),
+    "dF_inner_bulk": Quantity("updates", "Δ⁽²⁾F of CU", "bulk of Δ⁽²⁾F", "adam"),
+    "dF_inner_spike": Quantity("updates", "Δ⁽²⁾F of Ū", "spike of Δ⁽²⁾F; zero if centred", "adam"),
+    "lambda_max": Quantity("spectra", "λ_max", "largest eigenvalue of S̃ᵀS̃/K, S̃ = CS (K S̃ᵀS̃ for softmax)"),
+    "lambda_2": Quantity("spectra", "λ₂", "second eigenvalue of the same"),
+    "alignment": Quantity("spectra", "(v₁·1)²/B", "squared overlap of the first eigenvector with 1"),
+    "lambda_max_raw": Quantity("spectra", "λ_max(SᵀS/K)", "largest eigenvalue without centring"),
+    "lambda_2_raw": Quantity("spectra", "λ₂(SᵀS/K)", "second eigenvalue without centring"),
+    "alignment_raw": Quantity("spectra", "(v₁·1)²/B", "the same overlap without centring"),
+    "mean_activation": Quantity("spectra", "σ̄", "mean of σ over memories and samples (times K for softmax)"),
+    "K_eff": Quantity("participation", "K_eff", "1/Σ_k σ_k², mean over samples (eq. K-eff-def)", "softmax"),
+    "K_eff_centred": Quantity("participation", "K̃_eff", "1/‖Cσ‖², mean over samples", "softmax"),
+    "sigma_max": Quantity("participation", "max σ", "largest activation over their mean size"),
+    "row_max": Quantity("participation", "max‖w_k‖", "largest row of W over the root mean square of rows"),
+    "row_step_max": Quantity("participation", "max‖Δw_k‖", "largest row of ΔW, per entry"),
+    "coherence_outer": Quantity("coherence", "ΔWᵀCσ", "its size over that of a sum with random signs"),
+    "coherence_inner": Quantity("coherence", "WᵀJΔz", "its size over that of a sum with random signs"),
+    "coherence_hidden": Quantity("coherence", "ΔW·g", "its size over that of a sum with random signs"),
+    "sign_distance": Quantity("coherence", "U/η_W + sign ∇", "how far Adam's step is from −sign(∇W)", "adam"),
+}
+
+GROUPS: tuple[str, ...] = tuple(dict.fromkeys(q.group for q in QUANTITIES.values()))
+
+#: Where a quantity applies → the word for a message.
+_NEEDS = {
+    "sgd": "the optimizer 'sgd' without momentum",
+    "adam": "the optimizer 'adam'",
+    "softmax": "the activation 'softmax'",
+}
+
+
+def applicable(family: str, optimizer: str, momentum: bool = False) -> tuple[str, ...]:
+    """Return the names that apply to an activation's family and an optimizer."""
+    return tuple(name for name in QUANTITIES if _applies(name, family, optimizer, momentum))
+
+
+def resolve(asked: Iterable[str], family: str, optimizer: str, momentum: bool = False) -> tuple[str, ...]:
+    """Return the quantities meant by names and groups ('all' is a group too), in the order of the table.
+
+    A group gives its members that apply; a quantity that is asked for by its name must apply.
+    """
+    words = list(asked)
+    unknown = [w for w in words if w not in QUANTITIES and w not in GROUPS and w != "all"]
+    misplaced = [w for w in words if w in QUANTITIES and not _applies(w, family, optimizer, momentum)]
+    refuse(
+        [f"probes must be 'all', {listed(GROUPS)} or quantities such as 'dZ1', got {w!r}" for w in unknown]
+        + [f"probe {w} ({QUANTITIES[w].symbol}) needs {_NEEDS[QUANTITIES[w].needs]}" for w in misplaced]
+    )
+    return tuple(
+        name
+        for name in applicable(family, optimizer, momentum)
+        if name in words or QUANTITIES[name].group in words or "all" in words
+    )
+
+
+def _applies(name: str, family: str, optimizer: str, momentum: bool) -> bool:
+    needs = QUANTITIES[name].needs
+    return not needs or needs == family or (needs == optimizer and not (momentum and needs == "sgd"))
+
+
+def log_spaced(steps: int, most: int | None = None) -> tuple[int, ...]:
+    """Return the steps 0, 1, 2, 4, 8, … below `steps`, thinned to `most` of them."""
+    if steps < 1:
+        raise InputError(f"steps must be at least 1, got {steps!r}")
+    powers = [0, *(2**k for k in range(steps.bit_length()) if 2**k < steps)]
+    if most is None or len(powers) <= most:
+        return tuple(powers)
+    last, count = len(powers) - 1, max(1, most)
+    return tuple(sorted({powers[round(i * last / max(1, count - 1))] for i in range(count)}))

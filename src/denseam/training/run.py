@@ -1,0 +1,191 @@
+"""Training one model: an epoch, a run, and what became of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, ArrayLike, Float
+
+from denseam.errors import refuse
+from denseam.model.dense_am import DenseAM, Parameters
+from denseam.training.batches import Batches, draw_batches, noisy_batch
+from denseam.training.gradient import loss, mse, step
+from denseam.training.optimizers import Optimizer
+
+
+def train_epoch(
+    model: DenseAM,
+    optimizer: Optimizer,
+    state: optax.OptState,
+    data: Float[Array, "P N"],
+    batches: Batches,
+    noise: ArrayLike,
+) -> tuple[DenseAM, optax.OptState, Float[Array, " steps"]]:
+    """Take one step on each batch of an epoch; return the MSE of every step."""
+
+    def one(carry: tuple[Parameters, Any], batch: Batches) -> tuple[tuple[Parameters, Any], Array]:
+        parameters, state = carry
+        X, Y = noisy_batch(data, batch.samples, batch.noise, noise)
+        new, state, error = step(model.with_parameters(parameters), optimizer, state, X, Y)
+        return (new.parameters, state), error
+
+    (parameters, state), errors = jax.lax.scan(one, (model.parameters, state), batches)
+    return model.with_parameters(parameters), state, errors
+
+
+def evaluate_epoch(
+    model: DenseAM, data: Float[Array, "P N"], batches: Batches, noise: ArrayLike
+) -> Float[Array, " steps"]:
+    """Return the MSE on each batch of an epoch, without training."""
+
+    def one(batch: Batches) -> Array:
+        X, Y = noisy_batch(data, batch.samples, batch.noise, noise)
+        error: Array = mse(loss(model, X, Y), model.N)
+        return error
+
+    errors: Array = jax.lax.map(one, batches)
+    return errors
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """What became of one training run.
+
+    Attributes
+    ----------
+    model
+        The trained model.
+    mse
+        MSE of every step before it is taken, epochs × steps; infinite from where it diverged.
+    initial_mse
+        MSE of the untrained model on the very batches and noise of the last epoch, so that it and
+        `final_mse` differ by the training alone.
+    status
+        'finished', or 'diverged': the loss became non-finite, or ended above where it began.
+    diverged_at
+        The first step, counted from 0, whose loss is not finite (or the last step of a run that
+        ended above where it began); None if it finished.
+    optimizer_state
+        The optimizer's state after the last step.
+    """
+
+    model: DenseAM
+    mse: Float[np.ndarray, "epochs steps"]
+    initial_mse: float
+    status: Literal["finished", "diverged"]
+    diverged_at: int | None
+    optimizer_state: optax.OptState
+
+    @property
+    def final_mse(self) -> float:
+        """Mean MSE over the last epoch; infinite if the run diverged to non-finite values."""
+        return float(np.mean(self.mse[-1]))
+
+    @property
+    def epochs(self) -> int:
+        """Epochs asked for."""
+        return len(self.mse)
+
+
+def train(
+    model: DenseAM,
+    data: ArrayLike,
+    *,
+    optimizer: Optimizer,
+    epochs: int,
+    noise: float = 0.5,
+    batch: int | None = None,
+    seed: int = 0,
+    progress: Callable[[int, float], None] | None = None,
+) -> Run:
+    """Train a model to denoise: minimise ‖f(y + ε) − y‖² over samples y and noise ε.
+
+    Parameters
+    ----------
+    model
+        From `DenseAM.create`.
+    data
+        Samples × features.
+    optimizer
+        From `sgd`, `adam`, `adamw` or `scaled`.
+    epochs
+        Passes over the data, each with a fresh permutation and fresh noise.
+    noise
+        Standard deviation σ_ε of the noise.
+    batch
+        Samples in a batch; by default the B of the model's scales.
+    seed
+        The integer that batches and noise come from; two learning rates of one seed see the same.
+    progress
+        Called after every epoch with its number, from 1, and its mean MSE.
+    """
+    array, B = _checked(model, data, optimizer, epochs, noise, batch)
+    P = array.shape[0]
+    # Scales are static; without them one compiled program serves all learning rates of a shape.
+    bare = dataclasses.replace(model, scales=None)
+
+    initial_mse = float(np.mean(_evaluate(bare, array, draw_batches(seed, epochs - 1, P, B), noise)))
+    state = optimizer.init(bare.parameters)
+    curve = np.full((epochs, P // B), np.inf)
+    for epoch in range(epochs):
+        bare, state, errors = _train(bare, optimizer, state, array, draw_batches(seed, epoch, P, B), noise)
+        finite = np.isfinite(errors)
+        healthy = finite.size if finite.all() else int(np.argmin(finite))
+        curve[epoch, :healthy] = errors[:healthy]
+        if progress is not None:
+            progress(epoch + 1, float(np.mean(curve[epoch])))
+        if healthy < finite.size:
+            break
+    blown = np.isinf(curve).ravel()
+    diverged = not np.mean(curve[-1]) <= initial_mse
+    first_bad = int(np.argmax(blown)) if blown.any() else curve.size - 1
+    return Run(
+        model=dataclasses.replace(bare, scales=model.scales),
+        mse=curve,
+        initial_mse=initial_mse,
+        status="diverged" if diverged else "finished",
+        diverged_at=first_bad if diverged else None,
+        optimizer_state=state,
+    )
+
+
+_train = jax.jit(train_epoch)
+_evaluate = jax.jit(evaluate_epoch)
+
+
+def _checked(
+    model: DenseAM, data: ArrayLike, optimizer: Optimizer, epochs: int, noise: float, batch: int | None
+) -> tuple[Float[Array, "P N"], int]:
+    """Return the data in the model's precision and the batch size, or say all that is wrong."""
+    problems = []
+    array = np.asarray(data)
+    if array.ndim != 2 or array.shape[1] != model.N or not np.issubdtype(array.dtype, np.number):
+        problems.append(
+            f"data must be numbers of shape samples × {model.N} features, got {array.dtype} of {array.shape}"
+        )
+    elif not np.isfinite(array).all():
+        row, column = np.argwhere(~np.isfinite(array))[0]
+        problems.append(f"data must be finite, got {array[row, column]} at sample {row}, feature {column}")
+    if not isinstance(optimizer, Optimizer):
+        problems.append(
+            f"optimizer must come from sgd, adam, adamw or scaled, got {type(optimizer).__name__}"
+        )
+    if isinstance(epochs, bool) or not isinstance(epochs, int) or epochs < 1:
+        problems.append(f"epochs must be a whole number of at least 1, got {epochs!r}")
+    if not 0 <= noise < math.inf:
+        problems.append(f"noise must be at least 0 and finite, got {noise!r}")
+    B = batch if batch is not None else (model.scales.shape.B if model.scales else None)
+    if B is None:
+        problems.append("batch (B) must be given: the model's scales have none")
+    elif not isinstance(B, int) or B < 1 or (array.ndim == 2 and array.shape[0] < B):
+        problems.append(f"batch (B) must be from 1 to the samples in the data, {array.shape[0]}, got {B!r}")
+    refuse(problems)
+    assert B is not None
+    return jnp.asarray(array, model.W.dtype), B

@@ -1,0 +1,1 @@
+"""From data to a trained memory: goal, plan, tune, train, recall, compare."""

@@ -1,0 +1,131 @@
+"""Several hyperparameters at once, at the smallest size: Optuna proposes points, the engine trains them.
+
+Points are asked for in batches that fill the machine and told together, so that the search proceeds by
+whole tensor programs. What it proposes depends on what was told alone, so it can be repeated.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple, Protocol
+
+import numpy as np
+
+from denseam.errors import InputError
+from denseam.studies.store import Records
+from denseam.studies.study import RunSpec, Study
+from denseam.workflow.goals import Goal
+
+#: Points of one batch.
+BATCH = 16
+#: What a diverged run counts as, in the logarithm of the loss over that of predicting zero.
+DIVERGED = 5.0
+
+
+class Search(Protocol):
+    """What is needed of the search that this is a part of."""
+
+    goal: Goal
+    seeds: int
+    say: Any
+
+    def rates(self, grid: range) -> tuple[float, float]:
+        """Return the smallest and the largest learning rate of a grid."""
+        ...
+
+    def study(self, scales: tuple[int, ...], grid: Sequence[int], seeds: int) -> Study:
+        """Return the study of these sizes."""
+        ...
+
+    def train(self, study: Study, specs: list[RunSpec]) -> Records:
+        """Train what is not there yet."""
+        ...
+
+
+class Range(NamedTuple):
+    """Where an axis is searched: the logarithm of it, or of its distance from 1."""
+
+    low: float
+    high: float
+    of: Literal["value", "distance from 1"] = "value"
+
+
+RANGES: Mapping[str, Range] = {
+    "s1_0": Range(0.25, 4.0),
+    "s2_0": Range(0.25, 4.0),
+    "eta_b_ratio": Range(0.1, 10.0),
+    "eta_c_ratio": Range(0.1, 10.0),
+    "beta": Range(0.25, 4.0),
+    "momentum": Range(0.02, 1.0, "distance from 1"),
+    "beta1": Range(0.02, 1.0, "distance from 1"),
+    "beta2": Range(1e-4, 0.5, "distance from 1"),
+    "epsilon": Range(1e-12, 1e-4),
+}
+
+
+def prepare(goal: Goal, axes: Sequence[str]) -> None:
+    """Refuse axes that the model or its optimizer does not have, and a machine without Optuna."""
+    if importlib.util.find_spec("optuna") is None:
+        raise InputError("tune: several axes need Optuna; pip install 'denseam[tune]'")
+    middle = {axis: (_value(math.sqrt(RANGES[axis].low * RANGES[axis].high), RANGES[axis]),) for axis in axes}
+    goal.at(goal.study.scales, goal.study.eta0, 1, **middle)  # type: ignore[arg-type]  # says what is wrong
+
+
+def best_point(search: Search, scale: int, axes: Sequence[str], grid: range, trials: int) -> dict[str, float]:
+    """Return the best values of the axes besides eta0, at one size."""
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    low, high = search.rates(grid)
+    ranges = {"eta0": Range(low / 10, high * 10), **{axis: RANGES[axis] for axis in axes}}
+    study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=0, n_startup_trials=2 * BATCH))
+    search.say(f"searching {', '.join(ranges)} at {search.goal.letter} = {scale}: {trials} points")
+    for first in range(0, trials, BATCH):
+        asked = [study.ask() for _ in range(min(BATCH, trials - first))]
+        points = [{axis: _suggest(trial, axis, r) for axis, r in ranges.items()} for trial in asked]
+        values = _losses(search, scale, points)
+        for trial, value in zip(asked, values, strict=True):
+            study.tell(trial, value)
+    best = study.best_trial
+    if best.value is None or best.value >= DIVERGED:
+        raise InputError(f"tune: every point that was tried at {search.goal.letter} = {scale} diverged")
+    return {axis: _value(best.params[axis], ranges[axis]) for axis in axes}
+
+
+def _suggest(trial: Any, axis: str, where: Range) -> float:
+    return _value(trial.suggest_float(axis, where.low, where.high, log=True), where)
+
+
+def _value(coordinate: float, where: Range) -> float:
+    """Return the value of an axis, to three digits: finer differences are noise."""
+    short = float(f"{coordinate:.3g}")
+    return short if where.of == "value" else float(f"{1 - short:.12g}")
+
+
+def _losses(search: Search, scale: int, points: Sequence[Mapping[str, float]]) -> list[float]:
+    """Return for each point the mean over seeds of log(loss / loss of predicting zero)."""
+    study = search.study((scale,), (0,), search.seeds)
+    specs = study.runs_at(points)
+    rows = {row["key"]: row for row in search.train(study, specs)}
+    per_seed = []
+    for seed in range(search.seeds):
+        mine = [rows[s.key] for s in specs if s.seed == seed]
+        per_seed.append(
+            [
+                DIVERGED if r["status"] == "diverged" else math.log(r["final_mse"] / r["zero_mse"])
+                for r in mine
+            ]
+        )
+    return [float(v) for v in np.mean(per_seed, axis=0)]
+
+
+def neighbours(axis: str, value: float) -> tuple[float, ...]:
+    """Return values around one, in factors of two (of the distance from 1, where that is what counts)."""
+    where = RANGES[axis]
+    factors = (0.25, 0.5, 1.0, 2.0, 4.0)
+    if where.of == "value":
+        return tuple(float(f"{value * f:.12g}") for f in factors)
+    around = {float(f"{1 - (1 - value) * f:.12g}") for f in factors}
+    return tuple(sorted(v for v in around if 0 <= v < 1))

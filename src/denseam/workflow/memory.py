@@ -1,0 +1,306 @@
+"""A trained memory together with its data: recall in the values of the researcher's own files."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from denseam.data.encoder import Encoder
+from denseam.data.readers import Raw
+from denseam.errors import InputError, refuse
+from denseam.files import ALONE, Writers
+from denseam.model import checkpoint
+from denseam.model.dense_am import DenseAM
+
+#: The most steps of recall by default. Training asks for one; a few more go on downhill, and many more
+#: lead to the memory's own attractors, which need not be near the sample.
+STEPS = 10
+#: Recall takes as many samples at once as keep their hidden states within this.
+PIECE_BYTES = 1 << 28
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Memory:
+    """A model, what was done to its data, and the noise it was trained with.
+
+    `model` acts on prepared samples; the methods here take and give samples as they are in files.
+    """
+
+    model: DenseAM
+    encoder: Encoder | None
+    noise: float
+
+    @property
+    def image(self) -> tuple[int, int, int] | None:
+        """Height, width and channels that the memory itself sees, where its samples are images."""
+        return self.encoder.reduction.image if self.encoder else None
+
+    def save(self, path: str | os.PathLike[str], writers: Writers = ALONE) -> Path:
+        """Write a safetensors file, all writers together; `DenseAM.load` reads the model out of it too."""
+        tensors, document = self.model.to_document()
+        document["noise"] = self.noise
+        if self.encoder is not None:
+            document["data"], mine = self.encoder.to_document()
+            tensors |= {f"data.{k}": v for k, v in mine.items()}
+        return checkpoint.write(path, tensors, document, writers)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Memory:
+        """Read what `save` wrote; a bare model has no data, so that samples must come prepared."""
+        tensors, document = checkpoint.read(path)
+        model = DenseAM.from_document(tensors, document, path)
+        encoder = None
+        if document.get("data"):
+            mine = {k.removeprefix("data."): v for k, v in tensors.items() if k.startswith("data.")}
+            try:
+                encoder = Encoder.from_document(document["data"], mine)
+            except (KeyError, TypeError, ValueError) as error:
+                raise InputError(f"checkpoint {path}: damaged or foreign ({error})") from None
+            if encoder.features != model.N:
+                raise InputError(
+                    f"checkpoint {path}: its data has {encoder.features} features, its model {model.N}"
+                )
+        return cls(model, encoder, float(document.get("noise") or 0.0))
+
+    # --- between files and states ------------------------------------------------------------------
+
+    def encode(self, x: Any) -> Float[np.ndarray, "n N"]:
+        """Return samples as the memory sees them.
+
+        `x` has the features of the file the memory was trained on, in its values; or those of the memory
+        itself, if it was shrunk: such samples are only centred and scaled.
+        """
+        array = np.asarray(x.array if isinstance(x, Raw) else x)
+        if array.ndim == 0 or not (np.issubdtype(array.dtype, np.number) or array.dtype == bool):
+            raise InputError(f"input must be numbers, samples × features, got {array.dtype} of {array.shape}")
+        if len(array) == 0:
+            raise InputError(f"input must hold at least one sample, got shape {array.shape}")
+        rows = array.reshape(len(array), -1) if array.ndim > 1 else array[None]
+        features, e = rows.shape[1], self.encoder
+        expected = self.model.N if e is None else e.original
+        if features != expected and not (e is not None and features == e.features):
+            raise InputError(f"input must have {self.expects()}, got {features} ({array.shape})")
+        if e is not None and e.image is not None and array.ndim > 2 and features == e.original:
+            image = (*array.shape[1:], 1)[:3]
+            if image != e.image:
+                raise InputError(f"input must have {self.expects()}, got images of {image[0]}×{image[1]}")
+        unit = x.unit if isinstance(x, Raw) else 1.0 if e is None else e.unit
+        with np.errstate(over="ignore"):  # infinity, which is refused
+            values = np.asarray(rows, self.model.W.dtype) / unit
+        if not np.isfinite(values).all():
+            row, column = np.argwhere(~np.isfinite(values))[0]
+            raise InputError(
+                f"input must be finite, got {values[row, column]} at sample {row}, feature {column}"
+            )
+        if e is None:
+            return values
+        if features == e.original:
+            return e.of_units(values)
+        return np.asarray((values - e.reduction.reduce(e.mean[None])) / e.scale, values.dtype)
+
+    def decode(self, y: Any) -> Float[np.ndarray, "n N0"]:
+        """Return what states mean in the values of the file."""
+        y = np.asarray(y)
+        return y if self.encoder is None else self.encoder.decode(y)
+
+    def expects(self) -> str:
+        """Say what a sample must look like."""
+        e = self.encoder
+        if e is None:
+            return f"{self.model.N} features"
+        shape = "" if e.image is None else f" ({e.image[0]}×{e.image[1]} images)"
+        own = f", or {e.features} of the shrunk ones" if e.features != e.original else ""
+        return f"{e.original} features{shape}{own}"
+
+    def clamp(self, known: Any, rows: int) -> Bool[np.ndarray, "rows N"]:
+        """Return which features of the memory are known, from a mask over those of the file.
+
+        A block of pixels is known if all of its pixels are. Projections mix all features, so that none
+        of them can be held: such memories take no mask.
+        """
+        mask, sizes = np.asarray(known), (self._original, self.model.N)
+        flat = mask.reshape(1, -1) if mask.size in (0, 1, *sizes) else mask.reshape(len(mask), -1)
+        if flat.shape[1] not in sizes or len(flat) not in (1, rows):
+            raise InputError(
+                f"mask must say for each of {self._original} features (or for each sample's) whether it is "
+                f"known, got {mask.shape}"
+            )
+        if not (flat.dtype == bool or np.isin(flat, (0, 1, 255)).all()):
+            raise InputError("mask must hold true and false (or 1 and 0) only")
+        held = flat != 0
+        if self.encoder is not None and self.encoder.reduction.kind in ("orthonormal", "pca"):
+            raise InputError(
+                f"mask: this memory sees {self.encoder.reduction.kind} projections, in which no single "
+                "feature can be held; train one with --shrink none"
+            )
+        if self.encoder is not None and held.shape[1] != self.model.N:
+            held = self.encoder.reduction.reduce(held.astype(np.float32)) > 1 - 1e-6
+        return np.broadcast_to(held, (rows, self.model.N))
+
+    @property
+    def _original(self) -> int:
+        return self.model.N if self.encoder is None else self.encoder.original
+
+    # --- recall ------------------------------------------------------------------------------------
+
+    def recall(
+        self,
+        x: Any,
+        *,
+        steps: int = STEPS,
+        tolerance: float = 1e-5,
+        damping: float = 1.0,
+        noise: float | Sequence[float] = 0.0,
+        known: Any = None,
+        seed: int = 0,
+    ) -> list[Recalled]:
+        """Recall from samples as they lie in files; one result for each level of noise.
+
+        Parameters
+        ----------
+        x
+            Samples, in the values of the file the memory was trained on.
+        steps, tolerance, damping
+            As in `DenseAM.recall`.
+        noise
+            Standard deviations of noise to add first, in the units training has them in.
+        known
+            True where a feature is known and keeps its value; the others begin at their mean.
+        seed
+            The integer the noise comes from.
+        """
+        levels = [noise] if isinstance(noise, int | float) else list(noise)
+        refuse(f"noise must be at least 0 and finite, got {v!r}" for v in levels if not 0 <= v < np.inf)
+        clean = self.encode(x)
+        held = None if known is None else self.clamp(known, len(clean))
+        results = []
+        for level in levels:
+            rng = np.random.default_rng(seed)  # the same directions at every level
+            added = np.float32(level) * rng.standard_normal(clean.shape, np.float32)
+            start = clean + added if held is None else np.where(held, clean, added)
+            results.append(self.recall_from(clean, start, level, held, steps, tolerance, damping))
+        return results
+
+    def recall_from(
+        self,
+        clean: Float[np.ndarray, "n N"],
+        start: Float[np.ndarray, "n N"],
+        level: float = 0.0,
+        held: Bool[np.ndarray, "n N"] | None = None,
+        steps: int = STEPS,
+        tolerance: float = 1e-5,
+        damping: float = 1.0,
+    ) -> Recalled:
+        """Recall from given states, and compare with clean ones; both as the memory sees them."""
+        refuse(
+            [f"steps must be a whole number of at least 1, got {steps!r}"]
+            * (not isinstance(steps, int) or steps < 1)
+        )
+        clean, start = (np.asarray(v, self.model.W.dtype) for v in (clean, start))
+        size = max(1, PIECE_BYTES // (4 * (4 * self.model.K + steps)))
+        free = np.ones(clean.shape, bool) if held is None else ~held
+        parts, squares, cosines = [], np.zeros(steps + 1), np.zeros(steps + 1)
+        for begin in range(0, len(start), size):
+            piece = slice(begin, begin + size)
+            mask = None if held is None else held[piece]
+
+            def compare(t: int, state: Any, piece: slice = piece) -> None:
+                a, b = (np.where(free[piece], v, 0).astype(np.float64) for v in (state, clean[piece]))
+                squares[t] += np.sum((a - b) ** 2)
+                norms = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
+                cosines[t] += np.sum(np.sum(a * b, axis=1) / np.maximum(norms, 1e-30))
+
+            state, once, rests = start[piece], start[piece], np.zeros(len(start[piece]), bool)
+            energies = np.repeat(np.asarray(self.model.energy(state))[:, None], steps + 1, axis=1)
+            taken = np.zeros(len(state), int)
+            compare(0, state)
+            for t in range(1, steps + 1):
+                if not rests.all():
+                    found = self.model.recall(state, 1, tolerance, damping=damping, clamp=mask)
+                    state = np.where(rests[:, None], state, np.asarray(found.state))
+                    energies[~rests, t:] = np.asarray(found.energies)[~rests, 1:]
+                    taken += ~rests
+                    rests = rests | np.asarray(found.converged)
+                once = state if t == 1 else once
+                compare(t, state)
+            parts.append((state, energies, taken, rests, once))
+        state, energies, taken, rests, once = (np.concatenate(v) for v in zip(*parts, strict=True))
+        errors = squares / max(1, int(free.sum()))
+        return Recalled(
+            self, level, clean, start, once, state, energies, errors, cosines / len(clean), taken, rests, held
+        )
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Recalled:
+    """What recall gave at one level of noise; states are as the memory sees them.
+
+    Attributes
+    ----------
+    clean, start, once, state
+        The samples as given, what recall began with, that after one step, and after all of them.
+    energies
+        Of every sample, before the first and after every step.
+    errors
+        The mean squared difference from the samples as given, over the features not held, likewise.
+    cosines
+        The mean cosine of the angle between a sample and its state, over the same features. It does not
+        see contrast, which many steps raise.
+    steps, converged
+        Steps taken by each sample, and whether it rests.
+    """
+
+    memory: Memory
+    noise: float
+    clean: Float[np.ndarray, "n N"]
+    start: Float[np.ndarray, "n N"]
+    once: Float[np.ndarray, "n N"]
+    state: Float[np.ndarray, "n N"]
+    energies: Float[np.ndarray, "n T"]
+    errors: Float[np.ndarray, " T"]
+    cosines: Float[np.ndarray, " T"]
+    steps: np.ndarray[Any, np.dtype[Any]]
+    converged: np.ndarray[Any, np.dtype[Any]]
+    held: np.ndarray[Any, np.dtype[Any]] | None
+
+    @property
+    def output(self) -> Float[np.ndarray, "n N0"]:
+        """The last states in the values of the file."""
+        return self.memory.decode(self.state)
+
+    @property
+    def largest_rise(self) -> float:
+        """The largest rise of an energy in a step, relative to its size: rounding, or something is wrong."""
+        rises = np.diff(self.energies, axis=1)
+        return float(np.max(rises / np.maximum(1e-12, np.abs(self.energies[:, :-1])), initial=0.0))
+
+    @property
+    def best_step(self) -> int:
+        """The number of steps after which the error is least."""
+        return int(np.argmin(self.errors))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the numbers as a plain document."""
+        return {
+            "noise": self.noise,
+            "samples": len(self.state),
+            "error_start": float(self.errors[0]),
+            "error_once": float(self.errors[1]),
+            "error_end": float(self.errors[-1]),
+            "cosine_start": float(self.cosines[0]),
+            "cosine_once": float(self.cosines[1]),
+            "cosine_end": float(self.cosines[-1]),
+            "best_step": self.best_step,
+            "error_best": float(self.errors[self.best_step]),
+            "energy_start": float(np.mean(self.energies[:, 0])),
+            "energy_end": float(np.mean(self.energies[:, -1])),
+            "largest_rise": self.largest_rise,
+            "converged": int(self.converged.sum()),
+            "steps_mean": float(np.mean(self.steps)),
+        }

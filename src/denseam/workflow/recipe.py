@@ -1,0 +1,146 @@
+"""What tuning hands to training: a study, the values that were found, and the loss curve to expect."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from denseam._version import __version__
+from denseam.analysis.prediction import Expected
+from denseam.data.preparation import Preparation
+from denseam.errors import InputError
+from denseam.files import write_whole
+from denseam.model import lagrangians
+from denseam.rules import MemoriesOnly, Parameterization, Proportional
+from denseam.studies.study import RunSpec, Study
+
+FILE = "tuned.json"
+FORMAT = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+    """How to train the target.
+
+    Attributes
+    ----------
+    study
+        All that does not change with size; its only scale is the target.
+    eta0, constants
+        The tuned learning rate, and the values of further axes that were tuned.
+    expected
+        The loss curve that the small models let expect at the target.
+    """
+
+    study: Study
+    eta0: float
+    constants: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    expected: Expected | None = None
+
+    @property
+    def target(self) -> int:
+        """The scale of the target."""
+        return self.study.scales[0]
+
+    def run(self, scale: int | None = None, seed: int = 0) -> tuple[Study, RunSpec]:
+        """Return the run at the target, or at another size of its family."""
+        axes = {k: v for k, v in self.study.axes.items() if k not in self.constants}
+        study = dataclasses.replace(
+            self.study,
+            scales=(scale or self.target,),
+            eta0=(self.eta0,),
+            seeds=(seed,),
+            axes=axes | {k: (v,) for k, v in self.constants.items()},
+        )
+        return study, study.runs()[0]
+
+
+def write_found(folder: str | os.PathLike[str], found: Mapping[str, Any], recipe: Recipe | None) -> Path:
+    """Write what a search found, with the recipe if there is one."""
+    document = {"format": FORMAT, "version": __version__, **found, "recipe": None}
+    if recipe is not None:
+        document["recipe"] = {
+            "study": _study_to_json(recipe.study),
+            "data_digest": recipe.study.source().digest,
+            "eta0": recipe.eta0,
+            "constants": dict(recipe.constants),
+            "expected": recipe.expected.to_json() if recipe.expected else None,
+        }
+    path = Path(folder) / FILE
+    write_whole(path, json.dumps(document, indent=1, allow_nan=False).encode())
+    return path
+
+
+def read_recipe(folder: str | os.PathLike[str], data: str | None = None) -> Recipe:
+    """Read the recipe that a search left in its folder.
+
+    With `data`, the samples come from there: the same content may lie elsewhere today, other content is
+    refused.
+    """
+    path = Path(folder) / FILE
+    try:
+        document = json.loads(path.read_text())
+    except OSError:
+        raise InputError(
+            f"tuned {folder}: holds no {FILE}; run denseam tune with this folder first"
+        ) from None
+    except ValueError as error:
+        raise InputError(f"tuned {path}: not a readable JSON document ({error})") from None
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise InputError(f"tuned {path}: written in a format this version does not read")
+    found = document.get("recipe")
+    if not found:
+        reason = document.get("advice") or "the verdict failed"
+        raise InputError(
+            f"tuned {folder}: {document.get('status', '')}, so no learning rate is recommended; {reason}"
+        )
+    try:
+        study = _study_from_json({**found["study"], **({} if data is None else {"data": data})})
+        curve = Expected.from_json(found["expected"]) if found["expected"] else None
+        recipe = Recipe(study, found["eta0"], found["constants"], curve)
+        digest = found["data_digest"]
+    except (KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"tuned {path}: damaged or foreign ({error})") from None
+    if study.source().digest != digest:
+        raise InputError(f"data {study.data}: its content is not what was tuned on in {folder}")
+    return recipe
+
+
+def _study_to_json(study: Study) -> dict[str, Any]:
+    rule = study.parameterization
+    regime = {f.name: getattr(study.regime, f.name) for f in dataclasses.fields(study.regime) if f.init}
+    return {
+        "activation": lagrangians.to_json(study.lagrangian),
+        "optimizer": study.optimizer,
+        "scales": list(study.scales),
+        "regime": {"name": study.regime.name, **regime},
+        "epochs": study.epochs,
+        "noise": study.noise,
+        "data": study.data,
+        "preparation": dataclasses.asdict(study.preparation),
+        "centred": study.centred,
+        "bias_init": study.bias_init,
+        "parameterization": rule if isinstance(rule, str) else rule.to_json(),
+        "precision": study.precision,
+        "axes": {k: list(v) for k, v in study.axes.items()},
+        "name": study.name,
+    }
+
+
+def _study_from_json(document: Mapping[str, Any]) -> Study:
+    values = dict(document)
+    regime = dict(values.pop("regime"))
+    kinds: dict[str, Any] = {"proportional": Proportional, "memories-only": MemoriesOnly}
+    rule = values["parameterization"]
+    values |= {
+        "activation": lagrangians.from_json(values["activation"]),
+        "regime": kinds[regime.pop("name")](**regime),
+        "eta0": (1.0,),
+        "preparation": Preparation(**values["preparation"]),
+        "parameterization": rule if isinstance(rule, str) else Parameterization.from_json(rule),
+    }
+    return Study(**values)

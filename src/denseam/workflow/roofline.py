@@ -1,0 +1,201 @@
+"""What a training step takes on many devices, from sizes and a few rates: memory, operations, traffic, time.
+
+With M devices along the memories and D along the batch, in one step each device computes
+``10 K N B / (M D)`` operations, moves its rows of W and its activations through its memory a few times, and
+sends what `denseam.training.mesh` lists. The times of products, memory and links are added; a step has a
+fixed time on top. The number of passes is counted from the equations:
+
+=====================  ==============================================================================
+rows of W              read for W G, WᵀS and W R; gradient written and read; W written: 6
+… with Adam            both moments read and written: 4 more
+activations (K × B)    Z, σ, S, W R, A, each written once and read once or twice by what follows: 12
+=====================  ==============================================================================
+
+Rates of a device are measured where there is one (`docs/benchmarks`), else its maker's; those of the devices
+at hand are measured by `denseam.workflow.calibration`, which also sets predicted steps beside measured ones.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from denseam.errors import InputError, refuse
+from denseam.rules import Shape
+from denseam.rules.cost import step_operations, steps
+
+WEIGHT_PASSES = {"sgd": 6, "adam": 10}
+ACTIVATION_PASSES = 12
+#: Arrays of the size of W that a device keeps: W, its gradient, and for Adam two moments.
+WEIGHT_COPIES = {"sgd": 2, "adam": 4}
+#: Arrays of K × B that live at once: peaks on an H200 have five to eight of them; a plan takes the most.
+ACTIVATION_COPIES = 8
+#: Sums over memories in a step: one of the outputs, and four small ones of a centred model (see
+#: `denseam.training.mesh`).
+SUMS_OVER_MEMORIES, SUMS_OVER_BATCH = 5, 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Device:
+    """A kind of device.
+
+    Attributes
+    ----------
+    product_rate, share
+        Operations per second of a large square product, and the share of it inside of a step.
+    bandwidth, memory
+        Bytes per second to its memory, and the bytes it has.
+    link, network, node
+        Bytes per second and direction to another device of the same node, to one of another node, and how
+        many are in a node.
+    step, latency
+        Seconds that every step takes, however small; and every sum over devices.
+    measured
+        Whether rates and times were measured, or are the maker's.
+    """
+
+    name: str
+    product_rate: float
+    share: float
+    bandwidth: float
+    memory: float
+    link: float
+    network: float
+    node: int
+    step: float
+    latency: float
+    measured: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a plain document; a single device has no links."""
+        return {k: None if v == math.inf else v for k, v in dataclasses.asdict(self).items()}
+
+
+DEVICES: Mapping[str, Device] = {
+    device.name: device
+    for device in (
+        Device("h200", 3.68e14, 0.75, 4.8e12, 1.49e11, 4.5e11, 5e10, 8, 4.5e-5, 1e-5, True),
+        Device("h100", 3.68e14, 0.75, 3.35e12, 8.5e10, 4.5e11, 5e10, 8, 4.5e-5, 1e-5, False),
+        Device("a100", 1.3e14, 0.75, 2.0e12, 8.5e10, 3.0e11, 2.5e10, 8, 4.5e-5, 1e-5, False),
+    )
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Estimate:
+    """What one mesh would take.
+
+    Attributes
+    ----------
+    bytes_per_device
+        Parameters, gradient, moments and activations of one device.
+    fits
+        Whether that is less than nine tenths of its memory.
+    operations, sent
+        Of one step: floating-point operations in all, bytes that each device sends.
+    seconds
+        Of one step: products, memory, links and the fixed part, and their sum.
+    """
+
+    memories: int
+    batch: int
+    bytes_per_device: float
+    fits: bool
+    operations: float
+    sent: float
+    seconds: Mapping[str, float]
+
+    @property
+    def step_seconds(self) -> float:
+        """Seconds of one step."""
+        return sum(self.seconds.values())
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a plain document."""
+        return {
+            "mesh": f"memories={self.memories},batch={self.batch}",
+            "bytes_per_device": self.bytes_per_device,
+            "fits": self.fits,
+            "operations_per_step": self.operations,
+            "bytes_sent_per_step": self.sent,
+            "seconds_per_step": self.step_seconds,
+            "seconds": dict(self.seconds),
+        }
+
+
+def device(name: str) -> Device:
+    """Return a kind of device by its name."""
+    if name not in DEVICES:
+        near = difflib.get_close_matches(name, DEVICES, 1)
+        hint = f" (did you mean {near[0]!r}?)" if near else ""
+        raise InputError(f"device must be 'here', {', '.join(map(repr, DEVICES))}, got {name!r}{hint}")
+    return DEVICES[name]
+
+
+def estimate(
+    shape: Shape, optimizer: str, where: Device, memories: int = 1, batch: int = 1, models: int = 1
+) -> Estimate:
+    """Return what a step takes on a mesh; of so many models at once, as in a sweep."""
+    N, K, B = shape.N, shape.K, shape.B
+    assert B is not None
+    weights, hidden = K * N / memories, K * B / (memories * batch)
+    keeps = WEIGHT_COPIES[optimizer] * weights + ACTIVATION_COPIES * hidden + 4 * N * B / batch
+    moved = WEIGHT_PASSES[optimizer] * weights + ACTIVATION_PASSES * hidden
+    outputs = 4.0 * N * B / batch if memories > 1 else 0.0
+    gradient = 4.0 * (weights + K / memories + N) if batch > 1 else 0.0
+    work = models * step_operations(shape)
+    # Devices that share a row of the mesh are next to each other (`mesh.make_mesh`): the gradient, which is
+    # large, is summed between neighbours, the outputs across.
+    along_memories = _travel(outputs, memories, SUMS_OVER_MEMORIES, where, memories * batch)
+    along_batch = _travel(gradient, batch, SUMS_OVER_BATCH, where, batch)
+    return Estimate(
+        memories=memories,
+        batch=batch,
+        bytes_per_device=4.0 * models * keeps,
+        fits=4.0 * models * keeps < 0.9 * where.memory,
+        operations=work,
+        sent=models * (ring(memories) * outputs + ring(batch) * gradient),
+        seconds={
+            "products": work / (memories * batch) / (where.share * where.product_rate),
+            "memory": 4.0 * models * moved / where.bandwidth,
+            "links": models * (along_memories + along_batch),
+            "fixed": where.step,
+        },
+    )
+
+
+def best_mesh(shape: Shape, optimizer: str, where: Device, devices: int) -> list[Estimate]:
+    """Return the meshes of so many devices that divide K and B, those that fit first, the fastest first."""
+    assert shape.B is not None
+    refuse([f"devices must be a whole number of at least 1, got {devices!r}"] * (devices < 1))
+    found = [
+        estimate(shape, optimizer, where, m, devices // m)
+        for m in range(1, devices + 1)
+        if devices % m == 0 and shape.K % m == 0 and shape.B % (devices // m) == 0
+    ]
+    if not found:
+        raise InputError(
+            f"devices: no mesh of {devices} divides K = {shape.K} memories and batches of B = {shape.B}"
+        )
+    return sorted(found, key=lambda e: (not e.fits, e.step_seconds))
+
+
+def training_seconds(shape: Shape, epochs: int, one: Estimate) -> float:
+    """Return the time of a training."""
+    return steps(shape, epochs) * one.step_seconds
+
+
+def ring(n: int) -> float:
+    """Return how often an array is sent by each of n devices that sum it in a ring."""
+    return 2.0 * (n - 1) / n
+
+
+def _travel(size: float, n: int, sums: int, where: Device, span: int) -> float:
+    """Return the time of sums over n devices that lie within `span` of each other, one of them large."""
+    if n == 1 or not size:
+        return 0.0
+    rate = where.link if span <= where.node else where.network
+    return ring(n) * size / rate + sums * where.latency

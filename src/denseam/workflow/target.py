@@ -1,0 +1,455 @@
+"""Training one large model: batches read as they are needed, the whole state saved as it goes.
+
+The run is the one that a sweep would train at this size: the same initial weights, batches and noise. But
+its samples are never all in memory (a thread reads the next batches while the device works on these), all
+cores work on the one model, and the state of the training is on disk: parameters, moments, step, random
+keys, losses. A run that was killed goes on from its last state and ends with the same model.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import dataclasses
+import functools
+import json
+import math
+import os
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from denseam._version import __version__
+from denseam.analysis.prediction import Expected
+from denseam.data.sources import Source
+from denseam.errors import InputError
+from denseam.files import ALONE, write_whole
+from denseam.model import checkpoint
+from denseam.model.dense_am import DenseAM, Parameters
+from denseam.model.streams import stream
+from denseam.rules.cost import operations, step_operations
+from denseam.studies.engine import MATMUL, build, check_precision, scales_of
+from denseam.studies.study import RunSpec, Study
+from denseam.training.batches import noise_keys, sample_order
+from denseam.training.gradient import Columns
+from denseam.training.mesh import (
+    Placement,
+    as_the_first_says,
+    check_folder,
+    check_mesh_of_processes,
+    make_mesh,
+    parse_mesh,
+    whole,
+    writers,
+)
+from denseam.training.optimizers import Optimizer
+from denseam.training.places import OneDevice, OnMesh, named
+from denseam.training.segments import evaluate
+from denseam.workflow.memory import Memory
+from denseam.workflow.recipe import Recipe
+
+MODEL, STATE, LOG = "memory.safetensors", "state.safetensors", "training.json"
+#: A state is written this often, but never for more than a tenth of the time.
+SAVE_SECONDS = 20.0
+#: Batches read at once.
+SEGMENT_BYTES = 1 << 23
+SEGMENT_SECONDS = 1.0
+
+
+class TrainListener:
+    """Hears how training goes; override what you want to know."""
+
+    def begin(self, study: Study, spec: RunSpec, done: int, expected: Expected | None) -> None:
+        """Say what is trained, and how many steps of it are there already."""
+
+    def advanced(self, step: int, loss: float) -> None:
+        """Say how many steps are done, and the loss of the last ones."""
+
+    def epoch(self, epoch: int, loss: float, expected: tuple[float, float] | None) -> None:
+        """Say that an epoch ended, with its mean loss and the range that was expected."""
+
+    def left(self, epoch: int, loss: float, expected: tuple[float, float], side: str) -> None:
+        """Say that the loss has left the curve that the small models predict."""
+
+    def end(self) -> None:
+        """Say that training has ended, or was stopped."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Trained:
+    """What became of the target.
+
+    Attributes
+    ----------
+    loss
+        The mean MSE of every epoch.
+    left_at
+        The epoch after which the loss was first found outside of what the small models predict, if it was.
+    """
+
+    status: str
+    diverged_at: int | None
+    loss: Float[np.ndarray, " epochs"]
+    zero_mse: float
+    heldout_mse: float | None
+    left_at: int | None
+    left_side: str
+    expected: Expected | None
+    seconds: float
+    operations: float
+    noise: float
+    float64: bool
+    files: tuple[Path, ...]
+
+    @functools.cached_property
+    def memory(self) -> Memory | None:
+        """The trained memory, read from its file (which must still be there); None if it diverged."""
+        if self.status == "diverged":
+            return None
+        with jax.enable_x64(True) if self.float64 else contextlib.nullcontext():
+            return Memory.load(self.files[0])
+
+    @property
+    def final_mse(self) -> float:
+        """Mean MSE of the last epoch."""
+        return float(self.loss[-1])
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a plain document."""
+
+        def number(value: float | None) -> float | None:
+            return value if value is not None and math.isfinite(value) else None
+
+        return {
+            "status": self.status,
+            "diverged": self.status == "diverged",
+            "diverged_at": self.diverged_at,
+            "final_mse": number(self.final_mse),
+            "heldout_mse": number(self.heldout_mse),
+            "zero_mse": number(self.zero_mse),
+            "left_expected_at": self.left_at,
+            "left_expected": self.left_side or None,
+            "loss": [number(float(v)) for v in self.loss],
+            "seconds": round(self.seconds, 3),
+            "operations": self.operations,
+            "files": [str(f) for f in self.files],
+        }
+
+
+def train_target(
+    recipe: Recipe,
+    out: str | os.PathLike[str],
+    *,
+    scale: int | None = None,
+    seed: int = 0,
+    listener: TrainListener | None = None,
+    stop: threading.Event | None = None,
+    device: Any = None,
+    mesh: str | Mapping[str, int] | None = None,
+) -> Trained:
+    """Train the model that a recipe describes; with the same folder a killed training goes on.
+
+    Parameters
+    ----------
+    recipe
+        From `tune(…).recipe`, or `read_recipe(folder)`.
+    out
+        A folder for the model (`memory.safetensors`), the state of the training and its losses.
+    scale
+        Another size of the family than the target.
+    seed
+        The integer that initial weights, batches and noise come from.
+    listener
+        Told how it goes, and when the loss leaves what the small models predict.
+    stop
+        When set, training ends as by Ctrl-C: the state is saved, and `KeyboardInterrupt` raised.
+    device
+        Where to train; by default the first one.
+    mesh
+        Many devices instead, as in ``memories=4,batch=2`` (`denseam.training.mesh`); of all processes, where
+        `jax.distributed` joins several. A training may go on on another mesh than it began on.
+    """
+    study, spec = recipe.run(scale, seed)
+    placement = None
+    if mesh is not None:
+        sizes = parse_mesh(mesh) if isinstance(mesh, str) else dict(mesh)
+        placement = Placement(make_mesh(sizes, spec.shape))
+        device = device or jax.local_devices()[0]
+    check_mesh_of_processes(None if placement is None else placement.mesh)
+    device = device or jax.devices()[0]
+    check_precision(study, device.platform)
+    expected = recipe.expected if spec.scale == recipe.target else None
+    x64 = jax.enable_x64(True) if study.precision == "float64" else contextlib.nullcontext()
+    with jax.default_device(device), x64:
+        heard = listener or TrainListener()
+        return _Training(study, spec, expected, Path(out), heard, device.platform, placement, stop).run()
+
+
+class _State(NamedTuple):
+    """All that a step changes."""
+
+    parameters: Parameters
+    optimizer: Any
+    step: int
+
+
+class _Training:
+    """One run, from where it is."""
+
+    def __init__(
+        self,
+        study: Study,
+        spec: RunSpec,
+        expected: Expected | None,
+        out: Path,
+        listener: TrainListener,
+        platform: str,
+        placement: Placement | None = None,
+        stop: threading.Event | None = None,
+    ) -> None:
+        self.study, self.spec, self.expected, self.out = study, spec, expected, out
+        self.listener, self.platform, self.stop = listener, platform, stop
+        self.on = OneDevice(platform) if placement is None else OnMesh(placement)
+        self.writers = writers()
+        self.dtype = jnp.float64 if study.precision == "float64" else jnp.float32
+        self.source: Source = study.source()
+        assert spec.shape.P is not None
+        assert spec.shape.B is not None
+        self.P, self.B = spec.shape.P, spec.shape.B
+        self.per_epoch, self.steps = self.P // self.B, study.steps(spec.shape)
+        self.T = self._segment_steps()
+        self.noise = jnp.asarray(spec.values["noise"], self.dtype)
+        self.key = stream(spec.seed, "noise")
+        self.losses = np.full(self.steps, np.nan)
+        self.squares = np.full(self.steps, np.nan)  # of the clean batches: the loss of predicting zero
+        self.left_at: int | None = None
+        self.left_side = ""
+
+    def run(self) -> Trained:
+        self._prepare_folder()
+        began, saved, saving = time.perf_counter(), time.perf_counter(), 0.0
+        frame, optimizer = self.on.begin(lambda start: build(self.study, self.spec, start, self.dtype))
+        there = as_the_first_says((self.out / STATE).exists())
+        at = self._resume() if there else _State(*self.on.draw(), 0)
+        self.listener.begin(self.study, self.spec, at.step, self.expected)
+        alive = True
+        try:
+            for first, segment in self._segments(at.step, frame):
+                at, error = self._advance(at, frame, optimizer, segment)
+                self.losses[first : at.step] = error
+                self.squares[first : at.step] = whole(_mean_square(segment.Y))
+                self.listener.advanced(at.step, float(np.mean(error)))
+                alive = bool(np.isfinite(error).all())
+                if not alive:
+                    break
+                if self.stop is not None and self.stop.is_set():
+                    raise KeyboardInterrupt
+                if at.step % self.per_epoch == 0:
+                    self._epoch_ended(at.step // self.per_epoch)
+                now = time.perf_counter()
+                if as_the_first_says(now - saved > max(SAVE_SECONDS, 10 * saving)):
+                    self._save(at)
+                    saving, saved = time.perf_counter() - now, time.perf_counter()
+        except KeyboardInterrupt:
+            # In the middle of a step its arrays are gone; what was saved before still is. Of several
+            # processes this may be the only one that was stopped, and the others will not come to save.
+            if self.writers is ALONE:
+                with contextlib.suppress(RuntimeError):
+                    self._save(at)
+            raise
+        finally:
+            self.listener.end()
+        if alive:
+            self._save(at)
+        model = frame.with_parameters(at.parameters)
+        heldout = self._heldout(model) if alive else None
+        return self._finish(model, heldout, time.perf_counter() - began)
+
+    # --- batches -----------------------------------------------------------------------------------
+
+    def _segment_steps(self) -> int:
+        """Return how many steps are read and taken at once, within an epoch."""
+        rate = 1e11 if self.platform == "cpu" else 5e13
+        seconds = step_operations(self.spec.shape) / rate + 2e-5
+        size = self.B * self.spec.shape.N * jnp.dtype(self.dtype).itemsize
+        return int(max(1, min(self.per_epoch, SEGMENT_SECONDS / seconds, SEGMENT_BYTES / size)))
+
+    def _segments(self, done: int, frame: DenseAM) -> Iterator[tuple[int, Columns]]:
+        """Give the batches from a step on; the next ones are read meanwhile."""
+        firsts: list[tuple[int, int]] = []
+        for epoch in range(done // self.per_epoch, self.study.epochs):
+            begin, end = epoch * self.per_epoch, (epoch + 1) * self.per_epoch
+            firsts += [(t, min(t + self.T, end)) for t in range(max(begin, done), end, self.T)]
+        with concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="denseam-read") as pool:
+            coming = [pool.submit(self._read, *ends) for ends in firsts[:2]]
+            try:
+                for i, (first, last) in enumerate(firsts):
+                    clean = coming.pop(0).result()
+                    if i + 2 < len(firsts):
+                        coming.append(pool.submit(self._read, *firsts[i + 2]))
+                    yield first, self._draw(clean, first, last - first, frame)
+            finally:
+                for future in coming:
+                    future.cancel()
+
+    def _read(self, first: int, last: int) -> Float[np.ndarray, "T B N"]:
+        """Return the clean batches of steps first … last − 1, all of one epoch."""
+        epoch, begin = first // self.per_epoch, first % self.per_epoch
+        if getattr(self, "_order_of", None) != epoch:
+            self._order, self._order_of = sample_order(self.spec.seed, epoch, self.P, self.B), epoch
+        which = self._order[begin : begin + last - first]
+        rows = self.source.rows(self.spec.shape, self.spec.seed, which.ravel(), self.dtype)
+        return np.asarray(rows).reshape(*which.shape, -1)
+
+    def _draw(self, clean: Any, first: int, steps: int, frame: DenseAM) -> Columns:
+        keys = noise_keys(self.key, jnp.asarray(first, jnp.int32), steps)
+        return self.on.batches(clean, keys, self.noise, frame.features)
+
+    def _advance(
+        self, at: _State, frame: DenseAM, optimizer: Optimizer, segment: Columns
+    ) -> tuple[_State, Float[np.ndarray, " T"]]:
+        with jax.default_matmul_precision(MATMUL[self.study.precision]):
+            parameters, state, error = self.on.advance(at.parameters, at.optimizer, frame, optimizer, segment)
+        return _State(parameters, state, at.step + len(error)), whole(error).astype(np.float64)
+
+    def _heldout(self, model: DenseAM) -> float | None:
+        """Return the MSE on samples that were not trained on."""
+        fresh = np.asarray(self.source.heldout(self.spec.shape, self.spec.seed, self.dtype))
+        n, size = len(fresh) // self.B, self.B
+        if not len(fresh):
+            return None
+        if not n:
+            n, size = 1, len(fresh)
+        # The noise a sweep adds: one draw for all of them.
+        drawn = jax.random.normal(stream(self.spec.seed, "heldout-noise"), fresh.shape, self.dtype)
+        total = 0.0
+        for i in range(n):
+            piece = slice(i * size, (i + 1) * size)
+            Y = jnp.asarray(fresh[piece])
+            G = model.features.activation(Y + self.noise * drawn[piece])
+            with jax.default_matmul_precision(MATMUL[self.study.precision]):
+                columns = self.on.share(Columns(G.T[None], Y.T[None]))
+                total += float(whole(_evaluate(model, columns))[0])
+        return total / n
+
+    # --- the curve ---------------------------------------------------------------------------------
+
+    def _curve(self, epochs: int) -> Float[np.ndarray, " epochs"]:
+        return np.asarray(self.losses[: epochs * self.per_epoch].reshape(epochs, -1).mean(axis=1))
+
+    def _zero(self, epochs: int) -> float:
+        return float(np.mean(self.squares[: epochs * self.per_epoch]))
+
+    def _epoch_ended(self, epochs: int) -> None:
+        curve, zero, e = self._curve(epochs), self._zero(epochs), self.expected
+        room = None if e is None else (zero * float(e.low[epochs - 1]), zero * float(e.high[epochs - 1]))
+        self.listener.epoch(epochs, float(curve[-1]), room)
+        if e is None or room is None or self.left_at is not None:
+            return
+        side = e.leaves(curve.tolist(), zero)
+        if side:
+            self.left_at, self.left_side = epochs, side
+            self.listener.left(epochs, float(curve[-1]), room, side)
+
+    # --- files -------------------------------------------------------------------------------------
+
+    def _prepare_folder(self) -> None:
+        check_folder(self.out)
+        if self.writers.first:  # a save that was killed may have left something as large as the model
+            for name in (STATE, MODEL):
+                for left in self.out.glob(f".{name}.*.tmp"):
+                    left.unlink(missing_ok=True)
+
+    def _save(self, at: _State) -> None:
+        """Write the whole state of the training: whole, or not at all."""
+        tensors = {
+            **named(at.parameters, at.optimizer),
+            "losses": self.losses[: at.step],
+            "squares": self.squares[: at.step],
+            "noise_key": np.asarray(jax.random.key_data(self.key)),
+        }
+        document = {
+            "kind": "training", "version": __version__, "run": self.spec.key, "seed": self.spec.seed,
+            "step": at.step, "left_at": self.left_at, "left_side": self.left_side,
+        }  # fmt: skip
+        checkpoint.write(self.out / STATE, tensors, document, self.writers)
+
+    def _resume(self) -> _State:
+        """Return the state that an earlier call in this folder has left."""
+        with checkpoint.opened(self.out / STATE) as file:
+            return self._resume_from(file, file.document)
+
+    def _resume_from(self, file: checkpoint.Opened, document: Mapping[str, Any]) -> _State:
+        if document.get("kind") != "training" or document.get("run") != self.spec.key:
+            raise InputError(f"out {self.out}: holds the training of another model; take another folder")
+        try:
+            if not np.array_equal(file.read("noise_key"), np.asarray(jax.random.key_data(self.key))):
+                raise InputError(f"out {self.out}: its random keys are not those of seed {self.spec.seed}")
+            step = int(document["step"])
+            if not self.writers.all_well(step == as_the_first_says(step)):
+                raise InputError(f"out {self.out}: processes see different states in it; run the same again")
+            self.losses[:step], self.squares[:step] = file.read("losses"), file.read("squares")
+            self.left_at, self.left_side = document["left_at"], document["left_side"]
+            return _State(*self.on.read(file), step)
+        except InputError:
+            raise
+        except (KeyError, ValueError) as error:
+            raise InputError(f"checkpoint {self.out / STATE}: damaged or foreign ({error})") from None
+
+    def _finish(self, model: DenseAM, heldout: float | None, seconds: float) -> Trained:
+        """Write the model and the losses."""
+        bad = ~np.isfinite(self.losses)
+        diverged_at = int(np.argmax(bad)) if bad.any() else None
+        filled = np.where(np.arange(self.steps) >= (self.steps if diverged_at is None else diverged_at),
+                          np.inf, self.losses)  # fmt: skip
+        curve = filled.reshape(self.study.epochs, self.per_epoch).mean(axis=1)
+        if diverged_at is None and not curve[-1] <= self.losses[0]:
+            diverged_at = self.steps - 1  # ended above where it began
+        known = self.squares[np.isfinite(self.squares)]
+        files = [self.out / LOG]
+        if diverged_at is None:
+            scales = scales_of(self.study, self.spec)
+            model = dataclasses.replace(model, scales=scales, activation=self._activation())
+            memory = Memory(model, self.source.encoder(self.spec.shape.N), float(self.noise))
+            files.insert(0, memory.save(self.out / MODEL, self.writers))
+        result = Trained(
+            status="finished" if diverged_at is None else "diverged",
+            diverged_at=diverged_at,
+            loss=curve,
+            zero_mse=float(known.mean()),
+            heldout_mse=heldout,
+            left_at=self.left_at,
+            left_side=self.left_side,
+            expected=self.expected,
+            seconds=seconds,
+            operations=operations(self.spec.shape, self.study.epochs),
+            noise=float(self.noise),
+            float64=self.dtype == jnp.float64,
+            files=tuple(files),
+        )
+        document = {"version": __version__, "run": self.spec.key, **result.to_json()}
+        if self.writers.first:
+            write_whole(self.out / LOG, json.dumps(document, indent=1, allow_nan=False).encode())
+        return result
+
+    def _activation(self) -> Any:
+        """Return the activation with plain numbers, as a checkpoint keeps it."""
+        from denseam.model.lagrangians import Softmax
+
+        lagrangian = self.study.lagrangian
+        return Softmax(self.spec.values["beta"]) if isinstance(lagrangian, Softmax) else lagrangian
+
+
+_evaluate = jax.jit(evaluate)
+
+
+@jax.jit
+def _mean_square(batches: Array) -> Array:
+    return jnp.mean(batches * batches, axis=(-1, -2))

@@ -1,0 +1,470 @@
+"""Tune small, to train large: find the learning rate at sizes that cost little, and see that it holds.
+
+1. *Scout*: a coarse grid of η0 at the smallest size tells where to look.
+2. *Sweep* a fine grid there at three sizes and three seeds; widen it until every optimum is inside.
+3. *Judge*. If the optimum still moves, climb: take the next size, leave the smallest out. If seeds differ
+   too much to tell, take more of them.
+4. *Recommend*, or refuse and say what would help.
+
+The base is the smallest size from which the optimum no longer moves. Every run is kept in a folder as soon
+as it ends, and every step depends on the runs alone, so that a search which was killed goes on where it was.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from denseam.analysis.prediction import Expected, expected_curve
+from denseam.analysis.statistics import Interval, mean_interval
+from denseam.analysis.transfer import FEWEST, REGRET_GOOD, Verdict, verdict
+from denseam.errors import InputError, refuse
+from denseam.rules import Scales
+from denseam.studies.runner import SweepListener, run_specs
+from denseam.studies.store import Records
+from denseam.studies.study import AXES, RunSpec, Study
+from denseam.workflow.goals import SIZES, Goal, goal
+from denseam.workflow.recipe import Recipe, write_found
+
+#: Learning rates are 10^(k/PER_DECADE): one lattice, so that widening a grid trains no run twice.
+PER_DECADE = 4
+#: The scout tries every second of them in this range of k, and the fine grid reaches so far to each side.
+SCOUT, REACH = (-4 * PER_DECADE, PER_DECADE), 4
+#: No grid is widened beyond these.
+LOWEST, HIGHEST = -10 * PER_DECADE, 4 * PER_DECADE
+MOST_SEEDS = 9
+#: The most that may be spent, as a share of a sweep at the target.
+BUDGET = 0.1
+RUNS = "runs"
+
+Say = Callable[[str], None]
+
+
+def rate(k: int) -> float:
+    """Return the k-th learning rate of the lattice."""
+    return float(f"{10 ** (k / PER_DECADE):.12g}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Cost:
+    """Operations spent on tuning, and what a sweep of as many runs at the target would have cost."""
+
+    runs: int
+    tuning: float
+    target_run: float
+    target_sweep: float
+    seconds: float
+
+    @property
+    def share(self) -> float:
+        """Tuning over the sweep at the target."""
+        return self.tuning / self.target_sweep
+
+
+@dataclasses.dataclass(frozen=True)
+class Tuned:
+    """What a search found.
+
+    Attributes
+    ----------
+    goal
+        What was asked.
+    verdict
+        Of η0, over the sizes from the base on (over all of them where there is no base).
+    others
+        Verdicts of further axes that were tuned.
+    eta0, eta0_ci
+        The value to use, and its 95 % interval over seeds; None where none is recommended.
+    constants
+        The values of further axes that were tuned.
+    base, scales, seeds
+        The smallest size from which the optimum no longer moves, all that were used, and how many seeds.
+    advice
+        What would make it hold, where it does not.
+    """
+
+    goal: Goal
+    verdict: Verdict
+    others: Mapping[str, Verdict]
+    eta0: float | None
+    eta0_ci: Interval | None
+    constants: Mapping[str, float]
+    base: int | None
+    scales: tuple[int, ...]
+    seeds: int
+    advice: str
+    cost: Cost
+    expected: Expected | None
+    folder: Path
+
+    @property
+    def recommended(self) -> bool:
+        """Whether there is a value to use."""
+        return self.eta0 is not None
+
+    @property
+    def status(self) -> str:
+        """The worst verdict of all axes."""
+        found = {v.status for v in (self.verdict, *self.others.values())}
+        return next(s for s in ("FAILS", "DRIFTS", "INCONCLUSIVE", "TRANSFERS") if s in found)
+
+    @property
+    def recipe(self) -> Recipe:
+        """What to train the target with."""
+        if self.eta0 is None:
+            raise InputError(f"{self.folder}: no learning rate was recommended there ({self.verdict.reason})")
+        return Recipe(self.goal.study, self.eta0, dict(self.constants), self.expected)
+
+    def scales_at_target(self) -> Scales | None:
+        """Return multipliers and learning rates of the target."""
+        if self.eta0 is None:
+            return None
+        constants = {k: v for k, v in self.constants.items() if k in ("s1_0", "s2_0")}
+        return self.goal.study.rule().at(self.goal.shape, eta0=self.eta0, **constants)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what was chosen and why, as a plain document."""
+        target = self.scales_at_target()
+        names = ("s1", "s2", "eta_W", "eta_b", "eta_c")
+        return {
+            "status": self.status,
+            "recommended": self.recommended,
+            "eta0": self.eta0,
+            "eta0_ci": list(self.eta0_ci) if self.eta0_ci else None,
+            "constants": dict(self.constants),
+            "base": self.base,
+            "scales": list(self.scales),
+            "seeds": self.seeds,
+            "advice": self.advice or None,
+            "target": dataclasses.asdict(self.goal.shape),
+            "parameters": {n: getattr(target, n) for n in names} if target else None,
+            "cost": dataclasses.asdict(self.cost) | {"share": self.cost.share},
+            "data": self.goal.study.source().describe(),
+            "verdict": self.verdict.to_json(),
+            "others": {k: v.to_json() for k, v in self.others.items()},
+        }
+
+
+def tune(
+    data: str | Goal,
+    out: str | os.PathLike[str],
+    *,
+    tuned: Sequence[str] = ("eta0",),
+    seeds: int = FEWEST,
+    budget: float = BUDGET,
+    trials: int = 96,
+    listener: SweepListener | None = None,
+    stop: threading.Event | None = None,
+    say: Say = lambda text: None,
+    devices: Sequence[Any] | None = None,
+    **asked: Any,
+) -> Tuned:
+    """Find the learning rate of a large model at small sizes.
+
+    Parameters
+    ----------
+    data
+        Where the samples come from, or a `Goal`.
+    out
+        A folder for all runs and for what was found; with the same folder the search resumes.
+    tuned
+        The axes to tune; others than 'eta0' need the extra `tune` (Optuna).
+    seeds
+        How many to begin with.
+    budget
+        The most operations to spend, as a share of a sweep at the target.
+    trials
+        Points to try at the smallest size where several axes are tuned.
+    listener, stop, devices
+        As in `sweep`.
+    say
+        Called with a line for every step of the search.
+    asked
+        The goal: what `denseam.workflow.goals.goal` takes.
+    """
+    wanted = goal(data, **asked) if isinstance(data, str) else data
+    axes = tuple(dict.fromkeys(tuned))
+    known = ("eta0", *(a for a in AXES if a not in ("eta0", "noise")))
+    refuse(
+        [f"tune must name axes among {', '.join(known)}, got {a!r}" for a in axes if a not in known]
+        + ["tune must name eta0: everything else depends on it"] * ("eta0" not in axes)
+        + [f"seeds must be a whole number from {FEWEST} to {MOST_SEEDS}, got {seeds!r}"]
+        * (not isinstance(seeds, int) or not FEWEST <= seeds <= MOST_SEEDS)
+        + [f"budget must be above 0, got {budget!r}"] * (not budget > 0)
+        + [f"trials must be a whole number of at least 16, got {trials!r}"]
+        * (not isinstance(trials, int) or trials < 16)
+    )
+    others = tuple(a for a in axes if a != "eta0")
+    if others:
+        from denseam.workflow.joint import prepare
+
+        prepare(wanted, others)  # before anything is trained
+    return Search(wanted, Path(out), seeds, budget, listener, stop, say, devices).run(others, trials)
+
+
+class Search:
+    """The search of one goal."""
+
+    def __init__(
+        self,
+        wanted: Goal,
+        out: Path,
+        seeds: int,
+        budget: float,
+        listener: SweepListener | None,
+        stop: threading.Event | None,
+        say: Say,
+        devices: Sequence[Any] | None,
+    ) -> None:
+        self.goal, self.out, self.seeds, self.budget = wanted, out, seeds, budget
+        self.listener, self.stop, self.say, self.devices = listener, stop, say, devices
+        self.used: dict[str, float] = {}  # key → operations of every run that was asked for
+        self.seconds = 0.0
+        self.constants: dict[str, float] = {}
+
+    def run(self, others: tuple[str, ...], trials: int) -> Tuned:
+        """Search, and write what was found."""
+        began = time.perf_counter()
+        scales = self.goal.ladder[: self.goal.first]
+        grid = self._scout(scales[0])
+        share = sum(map(self.goal.operations, scales)) / self.goal.operations(self.goal.target)
+        if share > self.budget:
+            self.say(f"these sizes alone take {100 * share:.0f} % of a sweep at the target, above the budget")
+        if others:
+            from denseam.workflow.joint import best_point
+
+            self.constants = best_point(self, scales[0], others, grid, trials)
+            grid = self._scout(scales[0])
+        found, grid = self._climb(scales, grid)
+        judged = {}
+        if found.status == "TRANSFERS":  # else there is no value to hold while the others move
+            judged = {axis: self._judge_axis(axis, found) for axis in others}
+        self.seconds = time.perf_counter() - began
+        result = self._result(found, judged, grid)
+        write_found(self.out, result.to_json(), result.recipe if result.recommended else None)
+        return result
+
+    # --- runs --------------------------------------------------------------------------------------
+
+    def train(self, study: Study, specs: list[RunSpec]) -> Records:
+        """Train what is not there yet; return the records of these runs."""
+        summary = run_specs(
+            [(study, specs)],
+            self.out / RUNS,
+            listener=self.listener,
+            stop=self.stop,
+            devices=self.devices,
+        )
+        self.used |= {spec.key: self.goal.operations(spec.scale) for spec in specs}
+        return summary.records
+
+    def study(self, scales: tuple[int, ...], grid: Sequence[int], seeds: int) -> Study:
+        """Return the study of η0 = rate(k) for each k of the grid."""
+        fixed = {axis: (value,) for axis, value in self.constants.items()}
+        return self.goal.at(scales, tuple(rate(k) for k in grid), seeds, **fixed)
+
+    def _sweep(self, scales: tuple[int, ...], grid: Sequence[int], seeds: int) -> Records:
+        study = self.study(scales, grid, seeds)
+        return self.train(study, study.runs())
+
+    @staticmethod
+    def rates(grid: range) -> tuple[float, float]:
+        """Return the smallest and the largest learning rate of a grid."""
+        return rate(grid[0]), rate(grid[-1])
+
+    # --- the grid ----------------------------------------------------------------------------------
+
+    def _scout(self, scale: int) -> range:
+        """Return the fine grid around the best of a coarse one at the smallest size."""
+        self.say(f"scouting at {self.goal.letter} = {scale}")
+        low, high = SCOUT
+        while True:
+            ks = list(range(low, high + 1, 2))
+            losses = _by_rate(self._sweep((scale,), ks, 1))
+            best = min(ks, key=lambda k: losses[rate(k)])
+            if not math.isfinite(losses[rate(best)]):
+                low, high = low - PER_DECADE, high
+                if low < LOWEST:
+                    raise InputError(
+                        f"eta0: every run at {self.goal.letter} = {scale} diverged, down to {rate(low):.1g}"
+                    )
+            elif best == low and low > LOWEST:
+                low -= PER_DECADE
+            elif best == high and high < HIGHEST:
+                high += PER_DECADE
+            else:
+                return range(best - REACH, best + REACH + 1)
+
+    def _widened(self, scales: tuple[int, ...], grid: range) -> range:
+        """Return the grid, wider where the optimum of a size is at its end."""
+        while True:
+            records = self._sweep(scales, grid, self.seeds)
+            best = {s: _best_k(grid, [r for r in records if r["scale"] == s]) for s in scales}
+            low = min((k for k in best.values() if k is not None), default=grid[0])
+            high = max((k for k in best.values() if k is not None), default=grid[-1])
+            wider = range(
+                grid[0] - 2 * (low == grid[0] and low > LOWEST),
+                grid[-1] + 1 + 2 * (high == grid[-1] and high < HIGHEST),
+            )
+            if wider == grid:
+                return grid
+            self.say(f"widening the grid of eta0 to {rate(wider[0]):.2g} … {rate(wider[-1]):.2g}")
+            grid = wider
+
+    # --- the sizes ---------------------------------------------------------------------------------
+
+    def _climb(self, scales: tuple[int, ...], grid: range) -> tuple[Verdict, range]:
+        """Return the verdict of the longest run of sizes that transfers; of all of them if none does."""
+        while True:
+            letter = self.goal.letter
+            self.say(f"sweeping {letter} = {', '.join(map(str, scales))} with {self.seeds} seeds")
+            grid = self._widened(scales, grid)
+            records = self._sweep(scales, grid, self.seeds)
+            every = [self._judge(records, scales[i:]) for i in range(len(scales) - SIZES + 1)]
+            good = [v for v in every if v.status == "TRANSFERS"]
+            if good:
+                return good[0], grid
+            self.say(f"{every[-1].status}: {every[-1].reason}")
+            # The cost of transfer is small in the mean, only not surely so.
+            unsure = any(_nearly(v) for v in every)
+            if unsure and self.seeds < MOST_SEEDS:
+                self.seeds = min(MOST_SEEDS, self.seeds + 2)
+            elif (following := self._following(scales, grid)) is not None:
+                scales = (*scales, following)
+            else:
+                return every[-1], grid
+
+    def _judge(self, records: Records, scales: tuple[int, ...]) -> Verdict:
+        rows = [r for r in records if r["scale"] in scales]
+        target = self.goal.target if self.goal.target > scales[-1] else None
+        return verdict(rows, axis="eta0", target=target)[0]
+
+    def _following(self, scales: tuple[int, ...], grid: range) -> int | None:
+        """Return the next size of the ladder, if there is one and the budget allows it."""
+        rest = [s for s in self.goal.ladder if s > scales[-1]]
+        if not rest:
+            return None
+        more = len(grid) * self.seeds * self.goal.operations(rest[0])
+        allowed = self.budget * len(grid) * self.seeds * self.goal.operations(self.goal.target)
+        return rest[0] if sum(self.used.values()) + more <= allowed else None
+
+    def _judge_axis(self, axis: str, found: Verdict) -> Verdict:
+        """Return whether the best value of another axis stays put too, at the best η0."""
+        scales = tuple(sorted(found.optimum))
+        k = round(PER_DECADE * math.log10(_chosen(found)))
+        from denseam.workflow.joint import neighbours
+
+        values = neighbours(axis, self.constants[axis])
+        fixed = {a: (v,) for a, v in self.constants.items() if a != axis}
+        study = self.goal.at(scales, (rate(k),), self.seeds, **fixed, **{axis: values})
+        self.say(f"checking that {axis} = {self.constants[axis]:.3g} holds too")
+        return verdict(self.train(study, study.runs()), axis=axis)[0]
+
+    # --- the result --------------------------------------------------------------------------------
+
+    def _result(self, found: Verdict, judged: dict[str, Verdict], grid: range) -> Tuned:
+        holds = all(v.status == "TRANSFERS" for v in (found, *judged.values()))
+        scales = tuple(sorted(found.optimum))
+        eta0, interval = (_chosen(found), _interval(found)) if holds else (None, None)
+        curve = None
+        if eta0 is not None:
+            rows = self._sweep(scales, grid, self.seeds)
+            curve = expected_curve(list(rows), eta0, self.goal.target)
+        runs = len(grid) * self.seeds
+        tried = sorted({int(s) for s in self.goal.ladder if s <= scales[-1]})
+        return Tuned(
+            goal=self.goal,
+            verdict=found,
+            others=judged,
+            eta0=eta0,
+            eta0_ci=interval,
+            constants=dict(self.constants),
+            base=scales[0] if holds else None,
+            scales=tuple(tried),
+            seeds=self.seeds,
+            advice="" if holds else _advice(self.goal, found, judged, scales, self.budget),
+            cost=Cost(
+                runs=len(self.used),
+                tuning=sum(self.used.values()),
+                target_run=self.goal.operations(self.goal.target),
+                target_sweep=runs * self.goal.operations(self.goal.target),
+                seconds=self.seconds,
+            ),
+            expected=curve,
+            folder=self.out,
+        )
+
+
+def _nearly(v: Verdict) -> bool:
+    """Return whether only the width of an interval keeps a verdict from being good."""
+    small = v.max_regret is not None and v.max_regret <= REGRET_GOOD
+    return small and (v.status == "DRIFTS" or v.next_step == "Run more seeds.")
+
+
+def _by_rate(records: Records) -> dict[float, float]:
+    return {r["eta0"]: math.inf if r["status"] == "diverged" else r["final_mse"] for r in records}
+
+
+def _best_k(grid: range, rows: Sequence[Mapping[str, Any]]) -> int | None:
+    """Return the k with the smallest mean log-loss over seeds; None if all diverged."""
+    losses: dict[float, list[float]] = {}
+    for row in rows:
+        loss = math.inf if row["status"] == "diverged" else row["final_mse"]
+        losses.setdefault(row["eta0"], []).append(math.log(loss) if loss > 0 else -math.inf)
+    best = min(grid, key=lambda k: float(np.mean(losses[rate(k)])))
+    return best if math.isfinite(np.mean(losses[rate(best)])) else None
+
+
+def _chosen(found: Verdict) -> float:
+    """Return the optimum at the largest size, nearest to the target: its mean over seeds, to three digits."""
+    return float(f"{10 ** float(np.mean(_logs(found))):.3g}")
+
+
+def _interval(found: Verdict) -> Interval | None:
+    interval = mean_interval(_logs(found))[1]
+    return None if interval is None else (float(10 ** interval[0]), float(10 ** interval[1]))
+
+
+def _logs(found: Verdict) -> np.ndarray[Any, Any]:
+    """Return log10 of every seed's optimum at the largest size."""
+    return np.log10(found.optima[max(found.optima)])
+
+
+def _advice(
+    wanted: Goal, found: Verdict, judged: Mapping[str, Verdict], scales: tuple[int, ...], budget: float
+) -> str:
+    """Say what would make it hold."""
+    study, rule = wanted.study, wanted.study.rule()
+    if not rule.prescribed:
+        if rule.family == "softmax" and rule.optimizer == "sgd":
+            return "softmax with SGD has no prescription: take --optimizer adam"
+        return f"the parameterization {rule.name!r} is not the prescription: leave it out"
+    if study.centred is False and study.lagrangian.name != "identity":
+        return "centre the activations: leave out --uncentered"
+    if study.bias_init != "zero":
+        return "start the biases at zero: leave out --bias-init"
+    if found.status == "TRANSFERS":
+        moving = [axis for axis, v in judged.items() if v.status != "TRANSFERS"]
+        return f"eta0 transfers, {', '.join(moving)} does not: leave it at its default"
+    if "Nothing was learned" in found.reason:
+        return "train for more --epochs, with less --noise, or scale the data (--unit-variance)"
+    if found.next_step == "Run more seeds.":
+        return (
+            f"{MOST_SEEDS} seeds still differ too much to tell: train for more --epochs, or on more --samples"
+        )
+    rest = [s for s in wanted.ladder if s > scales[-1]]
+    if rest:
+        share = wanted.operations(rest[0]) / wanted.operations(wanted.target)
+        return (
+            f"go on to {wanted.letter} = {rest[0]}: allow more with --budget "
+            f"{math.ceil(100 * (budget + share)) / 100:g} (run again with the same folder to go on)"
+        )
+    return "no size below the target is left: look inside with `denseam check`, or sweep the target itself"

@@ -1,0 +1,233 @@
+"""Studies on a real Dask cluster, whose processes are killed."""
+
+import collections
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pyarrow.parquet as pq
+import pytest
+from distributed import Client
+
+from denseam.paper.catalog import find
+from denseam.paper.sizes import SIZES
+from denseam.studies.cluster import Cluster, connect
+from denseam.studies.runner import run_studies
+from denseam.studies.store import Store
+from denseam.studies.study import Study, from_file
+
+#: The program, with shards cut as small as they get, so that a short study has many.
+DRIVER = """
+import sys
+import poisoned
+from denseam.studies import shards
+shards.SHORTEST = 0.0
+from denseam.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+STUDY = """
+activation = "relu"
+optimizer = "sgd"
+scales = [16, 24]
+eta0 = [0.003, 0.01, 0.03, 1e5]
+seeds = 6
+epochs = 200
+"""
+#: Columns that say how a run was trained, not what came out.
+HOW = {"seconds", "device"}
+
+
+@pytest.fixture(scope="module")
+def study_file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("study") / "study.toml"
+    path.write_text(STUDY)
+    return path
+
+
+@pytest.fixture(scope="module")
+def local(study_file):
+    return table(run_studies(from_file(study_file)).records)
+
+
+def table(records):
+    return {row["key"]: {k: v for k, v in row.items() if k not in HOW} for row in records}
+
+
+def drive(cluster, *arguments, command=("sweep",), **options):
+    where = ("--executor", "dask", "--address", cluster.address)
+    command = [sys.executable, "-c", DRIVER, *command, *map(str, arguments), *where]
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=cluster.environment, **options
+    )
+
+
+def ended(process, timeout=60):
+    out, err = process.communicate(timeout=timeout)
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+def after_shards(out, count, process):
+    """Wait until so many shards are written, with the driver still at work."""
+    while len(list((out / "shards").glob("*.parquet"))) < count:
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.02)
+    assert process.poll() is None
+
+
+def nothing_lost_nothing_doubled(out, local):
+    rows = [key for f in (out / "shards").glob("*.parquet") for key in pq.read_table(f)["key"].to_pylist()]
+    doubled = [key for key, n in collections.Counter(rows).items() if n > 1]
+    assert not doubled
+    assert table(Store(out).read()) == local
+
+
+def test_the_same_table_as_on_one_machine(cluster, study_file, local, tmp_path):
+    found = ended(drive(cluster, study_file, "--out", tmp_path / "out", "--json"))
+    assert found.returncode == 0, found.stderr
+    document = json.loads(found.stdout)
+    assert (document["runs"], document["reused"], document["diverged"]) == (48, 0, 12)
+    nothing_lost_nothing_doubled(tmp_path / "out", local)
+    assert "denseam: dashboard at http://" in found.stderr
+    assert "48 runs to train" in found.stderr
+    assert "% of the work" in found.stderr
+    assert len(list((tmp_path / "out" / "shards").iterdir())) == 12, "workers wrote their own shards"
+    again = ended(drive(cluster, study_file, "--out", tmp_path / "out", "--json", "--quiet"))
+    assert (json.loads(again.stdout)["reused"], again.stderr) == (48, "")
+
+
+def test_a_killed_workers_shard_runs_again(cluster, study_file, local, tmp_path):
+    pids = list(cluster.workers().values())
+    driver = drive(cluster, study_file, "--out", tmp_path / "out")
+    after_shards(tmp_path / "out", 2, driver)
+    os.kill(pids[0], signal.SIGKILL)
+    os.kill(pids[1], signal.SIGKILL)
+    found = ended(driver)
+    assert found.returncode == 0, found.stderr
+    nothing_lost_nothing_doubled(tmp_path / "out", local)
+    assert "Traceback" not in found.stderr
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT], ids=["kill -9", "Ctrl-C"])
+def test_a_killed_driver_is_resumed(cluster, study_file, local, tmp_path, how):
+    driver = drive(cluster, study_file, "--out", tmp_path / "out")
+    after_shards(tmp_path / "out", 3, driver)
+    driver.send_signal(how)
+    _, said = driver.communicate(timeout=30)
+    if how == signal.SIGINT:
+        assert driver.returncode == 130
+        assert said.endswith(
+            f"interrupted; what was finished is in {tmp_path / 'out'}, run again to resume\n"
+        )
+    found = ended(drive(cluster, study_file, "--out", tmp_path / "out", "--json"))
+    assert found.returncode == 0, found.stderr
+    assert 0 < json.loads(found.stdout)["reused"] < 48
+    nothing_lost_nothing_doubled(tmp_path / "out", local)
+
+
+def test_a_shard_that_kills_its_worker_three_times_is_set_aside(cluster, tmp_path):
+    path = tmp_path / "study.toml"
+    path.write_text(
+        'optimizer = "sgd"\nscales = [16]\neta0 = [0.01, 0.03]\nepochs = 4\n[[study]]\nactivation = "relu"\nseeds = 8\n'
+        '[[study]]\nactivation = "poison"\nseeds = 1\n'
+    )
+    cluster.deaths.unlink(missing_ok=True)
+    found = ended(drive(cluster, path, "--out", tmp_path / "out", "--json"))
+    assert found.returncode == 74
+    assert len(cluster.deaths.read_text().splitlines()) == 3
+    (line,) = [text for text in found.stderr.splitlines() if "set aside" in text]
+    assert "poison-sgd at scale 16, seed 0 (2 runs, from " in line
+    document = json.loads(found.stdout)
+    assert document["runs"] == 18
+    assert len(document["set_aside"]) == 1
+    assert {row["study"] for row in Store(tmp_path / "out").read()} == {"relu-sgd"}
+    assert len(Store(tmp_path / "out").read()) == 16
+    assert "Traceback" not in found.stderr
+
+
+def test_a_worker_of_another_version_is_refused_by_name(cluster, study_file, tmp_path):
+    (tmp_path / "sitecustomize.py").write_text("import denseam._version as v; v.__version__ = '9.9.9'")
+    modules = os.pathsep.join([str(tmp_path), cluster.environment["PYTHONPATH"]])
+    before = set(cluster.workers())
+    odd = cluster.add(1, PYTHONPATH=modules)
+    try:
+        cluster.ready(5)
+        (name,) = set(cluster.workers()) - before
+        found = ended(drive(cluster, study_file, "--out", tmp_path / "out"))
+    finally:
+        cluster.end(odd)
+    assert found.returncode == 64
+    assert (
+        found.stderr.splitlines()[-1]
+        == f"denseam: executor: the worker {name} has denseam 9.9.9 (here 0.1.0)"
+    )
+    assert not Store(tmp_path / "out").names()
+    cluster.ready(4)
+
+
+def test_the_executor_of_a_client_works_too(cluster, tmp_path):
+    study = Study("relu", "sgd", (16,), (0.01, 0.03), seeds=2, epochs=4)
+    with Client(cluster.address) as client:
+        summary = run_studies(study, tmp_path / "out", executor=client.get_executor())
+    assert table(summary.records) == table(run_studies(study).records)
+    with connect(Cluster("dask", address=cluster.address), tmp_path / "out") as executor:
+        assert executor.room() == 4
+
+
+def test_a_figure_is_trained_there_too(cluster, tmp_path):
+    made = ended(
+        drive(
+            cluster, "many-memories", "--size", "tiny", "--out", tmp_path, "--json", command=("figure", "run")
+        )
+    )
+    assert made.returncode == 0, made.stderr
+    document = json.loads(made.stdout)
+    assert document["missing"] == {}
+    assert "many-memories.png" in document["files"][0]
+    assert "dashboard at" in made.stderr
+    rows = Store(tmp_path / "runs").read()
+    assert {row["key"] for row in rows} == {spec.key for s in find(["many-memories"])[0].settings
+                                            for study in s.studies(SIZES["tiny"]) for spec in study.runs()}  # fmt: skip
+
+
+def test_a_cluster_on_this_machine_needs_no_address(tmp_path, monkeypatch):
+    monkeypatch.delenv("NPROC", raising=False)
+    study = Study("relu", "sgd", (16,), (0.01, 0.03), seeds=2, epochs=4)
+    said = []
+    with connect(Cluster("dask", workers=1), tmp_path, say=said.append) as executor:
+        summary = run_studies(study, tmp_path, executor=executor)
+        assert executor.submit(os.getenv, "NPROC").result() == "1", "a worker takes one core"
+    assert "NPROC" not in os.environ
+    assert table(summary.records) == table(run_studies(study).records)
+    assert said[0].startswith("dashboard at http://127.0.0.1:")
+
+
+def test_nobody_at_the_address_is_said_soon(study_file, tmp_path):
+    began = time.monotonic()
+    where = ("--executor", "dask", "--address", "tcp://127.0.0.1:1")
+    command = [sys.executable, "-m", "denseam", "sweep", str(study_file), "--out", str(tmp_path), *where]
+    found = subprocess.run(command, capture_output=True, text=True)
+    assert (found.returncode, found.stdout) == (64, "")
+    assert found.stderr == "denseam: address tcp://127.0.0.1:1: no Dask scheduler answers there\n"
+    assert time.monotonic() - began < 20
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_killed_scheduler_is_said_and_the_study_resumed(cluster, study_file, local, tmp_path):
+    driver = drive(cluster, study_file, "--out", tmp_path / "out")
+    after_shards(tmp_path / "out", 2, driver)
+    cluster.scheduler.kill()
+    found = ended(driver)
+    assert found.returncode == 74
+    assert found.stderr.splitlines()[-1] == (
+        "denseam: the scheduler is gone; run the same again to resume; what was written before is intact"
+    )
+    assert "Traceback" not in found.stderr
+    cluster.stop()
+    cluster.start()
+    resumed = ended(drive(cluster, study_file, "--out", tmp_path / "out", "--json"))
+    assert resumed.returncode == 0, resumed.stderr
+    assert 0 < json.loads(resumed.stdout)["reused"] < 48
+    nothing_lost_nothing_doubled(tmp_path / "out", local)

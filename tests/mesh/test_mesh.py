@@ -1,0 +1,405 @@
+"""One model on many devices is the model on one."""
+
+import dataclasses
+import functools
+import json
+import re
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from denseam.cli import main
+from denseam.errors import InputError
+from denseam.model.checkpoint import opened, write
+from denseam.model.lagrangians import registered
+from denseam.rules import MemoriesOnly, Proportional, Shape
+from denseam.studies.engine import build
+from denseam.studies.study import Study
+from denseam.training.gradient import Columns
+from denseam.training.mesh import Placement, make_mesh, parse_mesh
+from denseam.training.places import named
+from denseam.training.segments import advance
+from denseam.workflow.memory import Memory
+from denseam.workflow.recipe import Recipe, read_recipe, write_found
+from denseam.workflow.target import TrainListener, train_target
+
+PROGRAM = Path(sys.executable).with_name("denseam")
+MESHES = ("memories=8", "batch=8", "memories=2,batch=4")
+
+
+def recipe(activation="relu", optimizer="adam", **changes):
+    """A run of 100 steps: N = 16, K = 32, P = 160, B = 16."""
+    study = Study(activation, optimizer, (16,), (0.02,), regime=Proportional(2, 10, 0.1), seeds=1, epochs=10)
+    return Recipe(dataclasses.replace(study, **changes), 0.02)
+
+
+def apart(a, b):
+    pairs = zip(a.memory.model.parameters, b.memory.model.parameters, strict=True)
+    return max(float(np.max(np.abs(np.asarray(x) - np.asarray(y)))) for x, y in pairs)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+@pytest.mark.parametrize("activation", sorted(registered()))
+def test_a_mesh_trains_the_same_model(activation, optimizer, tmp_path):
+    alone = train_target(recipe(activation, optimizer), tmp_path / "alone")
+    for mesh in MESHES:
+        shared = train_target(recipe(activation, optimizer), tmp_path / mesh, mesh=mesh)
+        assert apart(alone, shared) < 1e-5, mesh
+        np.testing.assert_allclose(shared.loss, alone.loss, rtol=1e-5)
+        assert shared.heldout_mse == pytest.approx(alone.heldout_mse, rel=1e-5)
+        saved = Memory.load(tmp_path / mesh / "memory.safetensors")
+        np.testing.assert_array_equal(np.asarray(saved.model.W), np.asarray(shared.memory.model.W))
+
+
+def test_the_other_regime_and_uncentred_models_too(tmp_path):
+    for n, changes in enumerate(
+        ({"centred": False}, {"regime": MemoriesOnly(12, 80, 8), "scales": (64,), "epochs": 10})
+    ):
+        asked = recipe("relu", "sgd", **changes)
+        alone = train_target(asked, tmp_path / f"alone-{n}")
+        shared = train_target(asked, tmp_path / f"shared-{n}", mesh={"memories": 4, "batch": 2})
+        assert apart(alone, shared) < 1e-5
+
+
+class Stop(TrainListener):
+    """Stops a training as Ctrl-C would."""
+
+    def __init__(self, at):
+        self.at = at
+
+    def advanced(self, step, loss):
+        if step >= self.at:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("first", "then"), [("memories=8", "batch=4"), (None, "memories=4,batch=2"), ("batch=8", None)]
+)
+def test_a_training_goes_on_on_another_mesh(first, then, tmp_path):
+    whole = train_target(recipe(), tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        train_target(recipe(), tmp_path / "broken", listener=Stop(40), mesh=first)
+    resumed = train_target(recipe(), tmp_path / "broken", mesh=then)
+    assert apart(whole, resumed) < 1e-5
+    np.testing.assert_allclose(resumed.loss, whole.loss, rtol=1e-5)
+
+
+def test_a_file_does_not_tell_on_which_mesh_it_was_written(tmp_path):
+    """Nor does anybody hold all of a tensor: rows are written and read by those who keep them."""
+    _, (parameters, state, *_) = compiled("relu", "adam", "memories=4,batch=2")
+    tensors = named(parameters, state)
+    shared = write(tmp_path / "shared", tensors, {"kind": "training"})
+    alone = write(tmp_path / "alone", {k: np.asarray(v) for k, v in tensors.items()}, {"kind": "training"})
+    assert shared.read_bytes() == alone.read_bytes()
+    library = load_file(shared)  # by safetensors itself
+    for name, tensor in tensors.items():
+        np.testing.assert_array_equal(library[name], np.asarray(tensor))
+    with opened(shared) as file:
+        rows = file.read("W", (slice(64, 128), slice(None)))
+        np.testing.assert_array_equal(rows, np.asarray(tensors["W"])[64:128])
+        assert file.shape("W") == (256, 32)
+        with pytest.raises(KeyError):
+            file.read("Q")
+
+
+# --- what the compiler made ----------------------------------------------------------------------
+
+
+def compiled(activation, optimizer, mesh, N=32, K=256, B=64):
+    """The program of one step on a mesh, and the arrays it is called with."""
+    shape = Shape(N=N, K=K, P=10 * B, B=B)
+    study = Study(activation, optimizer, (K,), (0.02,), regime=MemoriesOnly(N, 10 * B, B), seeds=1, epochs=1)
+    model, rule = build(study, study.runs()[0], None, np.float32)
+    at = Placement(make_mesh(parse_mesh(mesh), shape))
+    state = rule.init(model.parameters)
+    places = at.state(state)
+    batch = Columns(*(np.zeros((1, N, B), np.float32) for _ in range(2)))
+    now = (
+        at.put(model.parameters, at.parameters), at.put(state, places), model.without_parameters(), rule,
+        at.put(batch, Columns(at.batches, at.batches)),
+    )  # fmt: skip
+    step = jax.jit(
+        functools.partial(advance, joined="stacked"),
+        out_shardings=(at.parameters, places, at.everywhere, None),
+        donate_argnums=(0, 1),
+    )
+    return step.lower(*now).compile(), now
+
+
+def collectives(program):
+    """The collectives of a program, each with the number of entries it moves."""
+    found = re.findall(
+        r"= (\(.*?\)|\S+) (all-reduce|all-gather|all-to-all|collective-permute|reduce-scatter)(?:-start)?\(",
+        program.as_text(),
+    )
+
+    def entries(shapes):
+        sizes = re.findall(r"f32\[([\d,]*)\]", shapes)
+        return sum(int(np.prod([int(n) for n in size.split(",") if n])) for size in sizes)
+
+    return [(kind, entries(shapes)) for shapes, kind in found]
+
+
+#: Sums over memories, besides the one for the outputs.
+HIDDEN = {"identity": 0, "relu": 4, "tanh": 4, "softmax": 7}
+
+
+@pytest.mark.parametrize("activation", sorted(HIDDEN))
+@pytest.mark.parametrize("mesh", MESHES)
+def test_there_are_no_more_collectives_than_the_mathematics_needs(activation, mesh):
+    N, K, B = 32, 256, 64
+    program, _ = compiled(activation, "adam", mesh, N, K, B)
+    found = collectives(program)
+    sizes = parse_mesh(mesh)
+    M, D = sizes["memories"], sizes["batch"]
+    assert {kind for kind, _ in found} == {"all-reduce"}
+    over_memories = (1 + HIDDEN[activation]) * (M > 1)
+    assert len(found) <= over_memories + (D > 1)
+    # The outputs, and some numbers for each sample; the gradients once, not twice.
+    most = (N * B // D + 12 * B // D) * (M > 1) + (K * N // M + K // M + N + 1) * (D > 1)
+    assert sum(n for _, n in found) <= most
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_memory_per_device_falls_with_the_devices(optimizer):
+    N, K, B = 64, 4096, 64
+
+    def held(mesh):
+        program, (parameters, state, *_) = compiled("relu", optimizer, mesh, N, K, B)
+        arrays = [leaf for leaf in jax.tree.leaves((parameters, state)) if leaf.ndim]
+        kept = sum(leaf.addressable_shards[0].data.nbytes for leaf in arrays)
+        used = program.memory_analysis()
+        return kept, used.temp_size_in_bytes + used.argument_size_in_bytes
+
+    one, eight = held("memories=1"), held("memories=8")
+    assert eight[0] == pytest.approx(one[0] / 8, rel=0.01)
+    assert eight[1] < 0.2 * one[1]
+
+
+def test_moments_lie_with_their_parameters():
+    _, (parameters, state, *_) = compiled("relu", "adam", "memories=8", N=16, K=16, B=64)  # b and c alike
+    del parameters
+    for path, leaf in jax.tree_util.tree_leaves_with_path(state):
+        label = next(key.key for key in path if isinstance(key, jax.tree_util.DictKey))
+        if leaf.ndim:
+            assert leaf.is_fully_replicated == (label == "c"), label
+
+
+# --- plans, beside what is measured ----------------------------------------------------------------
+
+
+def test_steps_are_measured_beside_the_plan(capsys):
+    """Numbers of time are for the benchmarks; here all of them must be there, and make sense."""
+    asked = ["bench", "--features", "32", "--seconds", "0.02", "--repeats", "1", "--mesh"]
+    assert main([*asked, "memories=4,batch=2", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["devices"] == 8
+    rates = document["rates"]
+    for name in ("product_rate", "bandwidth", "link", "latency", "step", "memory"):
+        assert 0 < rates[name] < float("inf"), name
+    assert [(r["mesh"], r["optimizer"]) for r in document["rows"]] == [
+        ("memories=4,batch=2", "sgd"), ("memories=4,batch=2", "adam"),
+    ]  # fmt: skip
+    for row in document["rows"]:
+        assert row["predicted_seconds"] == pytest.approx(sum(row["parts"].values()))
+        assert row["parts"]["links"] > 0
+        assert row["measured_seconds"] > 0
+    assert main([*asked, "memories=3"]) == 64
+    assert "memories=3 does not divide K = 64" in capsys.readouterr().err
+    assert main(["plan", "--features", "64", "--devices", "8", "--device", "here"]) == 0
+    shown = capsys.readouterr()
+    assert "memories=8,batch=1" in shown.out
+    assert "measured just now" in shown.out
+
+
+# --- bad input -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("mesh", "said"),
+    [
+        ("memories=3", "memories=3 does not divide K = 32"),
+        ("batch=5", "batch=5 does not divide B = 16"),
+        ("memories=16", "16 devices, but there are 8"),
+        ("rows=2", "mesh must be as in memories=4,batch=2"),
+        ("memories=0", "mesh must be as in"),
+        ("memories", "mesh must be as in"),
+    ],
+)
+def test_a_mesh_that_does_not_fit_is_refused_before_training(mesh, said, tmp_path):
+    with pytest.raises(InputError, match=re.escape(said)):
+        train_target(recipe(), tmp_path / "out", mesh=mesh)
+    assert not (tmp_path / "out").exists()
+
+
+# --- several processes ---------------------------------------------------------------------------
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+#: Trains as one of two processes, slowly, and saves whenever it may; then says so.
+SLOWLY = """
+import sys, time
+from denseam.workflow import target
+from denseam.training.mesh import join_processes
+from denseam.workflow.recipe import read_recipe
+target.SAVE_SECONDS = 0.0
+class Slow(target.TrainListener):
+    def advanced(self, step, loss):
+        time.sleep(0.2 + 0.1 * int(process))  # their clocks differ
+tuned, data, out, address, process = sys.argv[1:]
+join_processes(address, 2, int(process))
+target.train_target(read_recipe(tuned, data), out, mesh="memories=2,batch=2", listener=Slow())
+"""
+#: Two virtual devices for each process.
+ENVIRONMENT = {
+    "XLA_FLAGS": "--xla_force_host_platform_device_count=2 --xla_backend_optimization_level=0",
+    "PATH": "/usr/bin:/bin",
+}
+
+
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory):
+    """A folder with data and what was tuned on it, and the training by one process."""
+    folder = tmp_path_factory.mktemp("tuned")
+    data = np.random.default_rng(0).standard_normal((400, 24)).astype(np.float32)
+    np.save(folder / "x.npy", data)
+    asked = recipe("relu", "adam", scales=(24,), data=str(folder / "x.npy"))
+    write_found(folder, {"status": "TRANSFERS"}, asked)
+    return folder, train_target(asked, folder / "alone")
+
+
+def together(*command):
+    """Start a command as two processes, with what each of them needs to know at the end."""
+    address = f"127.0.0.1:{free_port()}"
+    return [
+        subprocess.Popen(
+            [str(part).replace("ADDRESS", address).replace("PROCESS", str(i)) for part in command],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT | {"HOME": "/nowhere"},
+        )
+        for i in range(2)
+    ]  # fmt: skip
+
+
+def train_together(folder, out, mesh=("--mesh", "memories=2,batch=2"), program=(PROGRAM,)):
+    where = ("train", folder / "x.npy", "--tuned", folder, "--out", out, *mesh, "--quiet", "--json")
+    joined = ("--coordinator", "ADDRESS", "--processes", "2", "--process", "PROCESS")
+    return together(*program, *where, *joined)
+
+
+def same_model(out, alone):
+    found = Memory.load(out / "memory.safetensors").model
+    for a, b in zip(found.parameters, alone.memory.model.parameters, strict=True):
+        np.testing.assert_allclose(np.asarray(a), np.asarray(b), atol=1e-5)
+
+
+def test_two_processes_train_one_model(tuned, tmp_path):
+    folder, alone = tuned
+    children = train_together(folder, tmp_path / "both")
+    said = [child.communicate(timeout=120) for child in children]
+    assert [child.returncode for child in children] == [0, 0], said
+    document = json.loads(said[0][0])  # one JSON document, nothing of gloo's
+    assert said[1][0] == ""
+    assert document["final_mse"] == pytest.approx(alone.final_mse, rel=1e-5)
+    same_model(tmp_path / "both", alone)
+    assert not list((tmp_path / "both").glob(".*"))
+
+
+def test_what_two_processes_saved_one_resumes(tuned, tmp_path):
+    folder, alone = tuned
+    out = tmp_path / "both"
+    children = together(sys.executable, "-c", SLOWLY, folder, folder / "x.npy", out, "ADDRESS", "PROCESS")
+    until, step = time.monotonic() + 60, 0
+    while step < 30:
+        assert time.monotonic() < until, [child.communicate() for child in children]
+        assert children[0].poll() is None, children[0].communicate()
+        if (out / "state.safetensors").exists():
+            with opened(out / "state.safetensors") as file:
+                step = file.document["step"]
+        time.sleep(0.02)
+    for child in children:
+        child.kill()
+        child.communicate()
+    assert step < 100
+    heard = Steps()
+    resumed = train_target(read_recipe(folder, str(folder / "x.npy")), out, listener=heard)
+    assert heard.first >= step
+    np.testing.assert_allclose(resumed.loss, alone.loss, rtol=1e-5)
+    same_model(out, alone)
+    assert not list(out.glob(".*")), "what the killed ones left is gone"
+
+
+#: Trains as one of two processes; the second one's disk is full when it is to save.
+FULL = """
+import errno, sys
+from denseam.model import checkpoint
+from denseam.cli import main
+def full(*_):
+    raise OSError(errno.ENOSPC, "No space left on device")
+if sys.argv[-1] == "1":
+    checkpoint._bytes = full
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_a_disk_that_is_full_for_one_stops_both(tuned, tmp_path):
+    began = time.monotonic()
+    children = train_together(tuned[0], tmp_path / "out", program=(sys.executable, "-c", FULL))
+    said = [child.communicate(timeout=120) for child in children]
+    assert [child.returncode for child in children] == [74, 74], said
+    assert "another process could not write it" in said[0][1]
+    assert "No space left on device" in said[1][1]
+    assert time.monotonic() - began < 60
+    assert not list((tmp_path / "out").iterdir())
+
+
+def test_every_process_needs_something_to_do(tuned, tmp_path):
+    for mesh, text in (
+        ((), "mesh is needed with several processes"),
+        (("--mesh", "memories=2"), "process 1 has none"),
+    ):
+        children = train_together(tuned[0], tmp_path / "out", mesh=mesh)
+        said = [child.communicate(timeout=120) for child in children]
+        assert [child.returncode for child in children] == [64, 64], said
+        assert all(text in err for _, err in said)
+
+
+class Steps(TrainListener):
+    """Notes where a training begins."""
+
+    def begin(self, study, spec, done, expected):
+        self.first = done
+
+
+def test_a_folder_that_is_not_shared_is_refused(tuned, tmp_path):
+    children = train_together(tuned[0], tmp_path / "out-PROCESS")
+    said = [child.communicate(timeout=120) for child in children]
+    assert [child.returncode for child in children] == [64, 64], said
+    assert all("not the same folder for all processes" in err for _, err in said)
+    assert not list(tmp_path.glob("out-*/*"))
+
+
+def test_processes_are_checked(tmp_path):
+    def refused(*options):
+        found = subprocess.run(
+            [PROGRAM, "train", "x.npy", "--tuned", tmp_path, *options], capture_output=True, text=True
+        )
+        assert found.returncode == 64
+        assert found.stderr.count("\n") == 1
+        return found.stderr
+
+    assert "need a coordinator" in refused("--processes", "2")
+    assert "HOST:PORT" in refused("--coordinator", "somewhere")
+    assert "which one this is" in refused("--coordinator", "127.0.0.1:1", "--processes", "2")
+    assert "below processes = 2" in refused("--coordinator", "h:1", "--processes", "2", "--process", "2")

@@ -1,0 +1,560 @@
+"""The PyTorch bridge against the JAX model: the same numbers, the same rules, the same files."""
+
+import copy
+import itertools
+import pickle
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+import torch
+from torch import nn
+
+import denseam as dam
+import denseam.torch as dt
+from denseam.errors import InputError, UnboundedEnergyWarning
+from denseam.training.gradient import gradient, step
+from tests import ROOT
+
+LAGRANGIANS = {
+    "identity": dam.identity(),
+    "relu": dam.relu(),
+    "relu2": dam.relu(power=2),
+    "relu1.5": dam.relu(power=1.5),
+    "tanh": dam.tanh(),
+    "softmax": dam.softmax(),
+    "softmax3": dam.softmax(beta=3.0),
+}
+DTYPES = {"float32": (np.float32, 1e-5), "float64": (np.float64, 1e-10)}
+SHAPE = dam.Shape(N=12, K=30, P=60, B=15)
+
+
+def scales_for(lagrangian, optimizer="adam", eta0=0.02, regime="proportional"):
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return dam.prescription(lagrangian, optimizer, regime).at(SHAPE, eta0=eta0)
+
+
+def pair(lagrangian, optimizer="adam", centred=True, dtype=np.float64, eta0=0.02, bias="normal"):
+    """A JAX model and the same in PyTorch."""
+    scales = scales_for(lagrangian, optimizer, eta0)
+    model = dam.DenseAM.create(scales, lagrangian, seed=1, centred=centred, bias_init=bias, dtype=dtype)
+    return model, dt.to_torch(model)
+
+
+def samples(n, dtype, seed=0):
+    rng = np.random.default_rng(seed)
+    Y = rng.standard_normal((n, SHAPE.N))
+    return (Y + 0.5 * rng.standard_normal(Y.shape)).astype(dtype), Y.astype(dtype)
+
+
+def close(a, b, tolerance):
+    a, b = (np.asarray(v.detach() if isinstance(v, torch.Tensor) else v, np.float64) for v in (a, b))
+    assert np.allclose(a, b, rtol=tolerance, atol=tolerance * max(1e-3, np.abs(b).max())), np.abs(a - b).max()
+
+
+CASES = list(itertools.product(LAGRANGIANS, (True, False), DTYPES))
+
+
+@pytest.mark.parametrize(("name", "centred", "precision"), CASES)
+def test_update_energy_and_gradient_are_those_of_jax(name, centred, precision):
+    dtype, tolerance = DTYPES[precision]
+    ours, theirs = pair(LAGRANGIANS[name], centred=centred, dtype=dtype)
+    X, Y = samples(7, dtype)
+    x = torch.from_numpy(X)
+    close(theirs(x), ours.update(X), tolerance)
+    close(theirs.hidden(x), ours.hidden(jnp.asarray(X)), tolerance)
+    close(theirs.energy(x), ours.energy(X), tolerance)
+    h = np.random.default_rng(3).standard_normal((7, SHAPE.K)).astype(dtype)
+    close(theirs.energy(x, torch.from_numpy(h)), ours.energy(X, h), tolerance)
+    L, grads = gradient(ours, jnp.asarray(X), jnp.asarray(Y))
+    R = theirs(x) - torch.from_numpy(Y)
+    loss = (R * R).sum() / (2 * len(X))
+    loss.backward()
+    close(loss, L, tolerance)
+    for p, g in zip((theirs.W, theirs.b, theirs.c), grads, strict=True):
+        close(p.grad, g, tolerance)
+
+
+OPTIMIZERS = {
+    "sgd": (lambda s: dam.sgd(s), lambda g: torch.optim.SGD(g)),
+    "momentum": (lambda s: dam.sgd(s, momentum=0.9), lambda g: torch.optim.SGD(g, momentum=0.9)),
+    "adam": (lambda s: dam.adam(s), lambda g: torch.optim.Adam(g)),
+    "adamw": (lambda s: dam.adamw(s, decay=0.1), lambda g: torch.optim.AdamW(g)),
+    "rmsprop": (
+        lambda s: dam.scaled(optax.rmsprop(1.0, decay=0.99, eps=1e-8, eps_in_sqrt=False), s),
+        lambda g: torch.optim.RMSprop(g),
+    ),
+}
+
+
+# Every activation with SGD and Adam; the other optimizers once, since they share the rest.
+TRAINED = [
+    *itertools.product(LAGRANGIANS, ("sgd", "adam"), (True, False), DTYPES),
+    *itertools.product(["relu"], ("momentum", "adamw", "rmsprop"), (True,), DTYPES),
+]
+
+
+@pytest.mark.parametrize(("name", "optimizer", "centred", "precision"), TRAINED)
+def test_fifty_steps_of_training_are_those_of_jax(name, optimizer, centred, precision):
+    dtype, tolerance = DTYPES[precision]
+    kind = "sgd" if optimizer in ("sgd", "momentum") else "adam"
+    ours, theirs = pair(LAGRANGIANS[name], kind, centred, dtype, eta0=0.002, bias="zero")
+    scales = ours.scales
+    make_ours, make_theirs = OPTIMIZERS[optimizer]
+    rule = make_ours(scales)
+    groups = dt.param_groups(theirs, decay=0.1 if optimizer == "adamw" else None)
+    opt = make_theirs(groups)
+    bare = jax.tree.map(lambda v: v, ours)
+    state = rule.init(bare.parameters)
+    advance = jax.jit(lambda m, s, X, Y: step(m, rule, s, X, Y))
+    for t in range(50):
+        X, Y = samples(SHAPE.B, dtype, seed=t)
+        bare, state, error = advance(bare, state, jnp.asarray(X), jnp.asarray(Y))
+        opt.zero_grad()
+        R = theirs(torch.from_numpy(X)) - torch.from_numpy(Y)
+        loss = (R * R).sum() / (2 * len(X))
+        loss.backward()
+        opt.step()
+        close(2 * loss / SHAPE.N, error, tolerance)
+    for a, b in zip((theirs.W, theirs.b, theirs.c), bare.parameters, strict=True):
+        assert np.abs(a.detach().numpy() - np.asarray(b)).max() <= tolerance * max(1, np.abs(b).max())
+
+
+@pytest.mark.parametrize("name", LAGRANGIANS)
+@pytest.mark.parametrize("masked", [False, True])
+def test_recall_is_that_of_jax(name, masked):
+    ours, theirs = pair(LAGRANGIANS[name], bias="zero")
+    X, _ = samples(6, np.float64)
+    mask = np.random.default_rng(1).random(X.shape) < 0.4 if masked else None
+    a = ours.recall(X, 40, 1e-3, damping=0.7, clamp=mask)
+    b = theirs.recall(
+        torch.from_numpy(X), 40, 1e-3, damping=0.7, clamp=None if mask is None else torch.from_numpy(mask)
+    )
+    close(b.state, a.state, 1e-9)
+    close(b.energies, a.energies, 1e-9)
+    assert np.array_equal(b.steps, a.steps)
+    assert np.array_equal(b.converged, a.converged)
+    assert float((b.energies.diff(dim=1)).max()) <= 1e-10
+    one = theirs.recall(torch.from_numpy(X[0]), 5)
+    assert one.state.shape == (SHAPE.N,)
+    assert one.energies.shape == (6,)
+
+
+# --- files and copies ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", LAGRANGIANS)
+def test_checkpoints_are_shared(name, tmp_path):
+    ours, theirs = pair(LAGRANGIANS[name], dtype=np.float32)
+    ours.save(tmp_path / "jax.safetensors")
+    theirs.save(tmp_path / "torch.safetensors")
+    X, _ = samples(3, np.float32)
+    from_jax = dt.DenseAM.load(tmp_path / "jax.safetensors")
+    from_torch = dam.DenseAM.load(tmp_path / "torch.safetensors")
+    close(from_jax(torch.from_numpy(X)), ours.update(X), 1e-5)
+    close(from_torch.update(X), theirs(torch.from_numpy(X)), 1e-5)
+    assert from_jax.scales == from_torch.scales == ours.scales
+    assert from_jax.activation == theirs.activation
+    back = dt.from_torch(theirs)
+    assert np.array_equal(back.W, ours.W)
+    assert back.scales == ours.scales
+    assert back.activation == ours.activation
+
+
+def test_a_memory_with_its_data_is_read_and_coarse_ones_too(tmp_path):
+    ours, _ = pair(dam.relu(), dtype=np.float32)
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).standard_normal((40, 12)))
+    encoder = dam.data.source(str(tmp_path / "x.npy")).encoder(12)
+    dam.Memory(ours, encoder, 0.5).save(tmp_path / "memory.safetensors")
+    assert np.array_equal(dt.DenseAM.load(tmp_path / "memory.safetensors").W.detach(), ours.W)
+    coarse = ours.coarse_grain(np.arange(12) // 3)
+    X = np.random.default_rng(0).standard_normal((2, 4)).astype(np.float32)
+    close(dt.to_torch(coarse)(torch.from_numpy(X)), coarse.update(X), 1e-5)
+    close(dt.to_torch(coarse).energy(torch.from_numpy(X)), coarse.energy(X), 1e-5)
+
+
+def test_damaged_and_foreign_files_are_one_line(tmp_path):
+    (tmp_path / "x").write_bytes(b"nothing")
+    for path in ("x", "none"):
+        with pytest.raises(InputError) as caught:
+            dt.DenseAM.load(tmp_path / path)
+        assert "\n" not in str(caught.value)
+
+
+def same(a, b):
+    x = torch.from_numpy(samples(3, np.float64)[0])
+    assert torch.equal(a(x), b(x))
+    assert (a.scales, a.activation, a.s1, a.s2, a.centred) == (b.scales, b.activation, b.s1, b.s2, b.centred)
+    assert dt.learning_rates(torch.optim.Adam(dt.param_groups(a))) == dt.learning_rates(
+        torch.optim.Adam(dt.param_groups(b))
+    )
+
+
+def test_copies_keep_the_scales(tmp_path):
+    _, model = pair(dam.softmax(beta=2.0))
+    same(copy.deepcopy(model), model)
+    same(pickle.loads(pickle.dumps(model)), model)
+    other = dt.DenseAM.create(scales_for(dam.softmax(), eta0=7.0), dt.softmax(), dtype=torch.float64)
+    torch.save(model.state_dict(), tmp_path / "state.pt")
+    other.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
+    same(other, model)
+
+
+def test_compiled_and_functional_models_are_the_same():
+    _, model = pair(dam.relu())
+    x = torch.from_numpy(samples(5, np.float64)[0])
+    compiled = torch.compile(model, backend="aot_eager")
+    assert torch.allclose(compiled(x), model(x))
+    assert dt.learning_rates(torch.optim.Adam(dt.param_groups(compiled)))["W"] == model.scales.eta_W
+    parameters = dict(model.named_parameters())
+    called = torch.func.functional_call(model, parameters, (x,))
+    assert torch.equal(called, model(x))
+    jacobian = torch.func.jacrev(lambda v: torch.func.functional_call(model, parameters, (v,)))(x[0])
+    numeric = jax.jacobian(dt.from_torch(model).update)(jnp.asarray(x[0]))
+    close(jacobian, numeric, 1e-10)
+    assert torch.allclose(torch.func.vmap(model)(x), model(x))
+
+
+def test_the_energy_gradient_is_the_step():
+    for lagrangian in LAGRANGIANS.values():
+        _, model = pair(lagrangian)
+        x = torch.from_numpy(samples(4, np.float64)[0]).requires_grad_()
+        (slope,) = torch.autograd.grad(model.energy(x).sum(), x)
+        expected = (1 - torch.tanh(x) ** 2) * (x - model(x)) / model.s2
+        assert torch.allclose(slope, expected, rtol=1e-9, atol=1e-9)
+
+
+def small():
+    return dt.DenseAM.create(scales_for("relu"), dt.relu(), dtype=torch.float64)
+
+
+def ddp_worker(rank, path, expected):
+    import torch.distributed as dist
+
+    dist.init_process_group("gloo", init_method=f"file://{path}", rank=rank, world_size=2)
+    model = small()
+    wrapped = nn.parallel.DistributedDataParallel(model)
+    optimizer = torch.optim.Adam(dt.param_groups(wrapped))
+    X, Y = samples(8, np.float64)
+    half = slice(4 * rank, 4 * rank + 4)
+    for _ in range(5):
+        optimizer.zero_grad()
+        R = wrapped(torch.from_numpy(X[half])) - torch.from_numpy(Y[half])
+        ((R * R).sum() / (2 * 4)).backward()
+        optimizer.step()
+    assert np.allclose(model.W.detach(), expected, rtol=1e-9, atol=1e-9)
+    assert wrapped.module.scales == model.scales
+    dist.destroy_process_group()
+
+
+def test_two_processes_train_one_model(tmp_path):
+    model = small()
+    optimizer = torch.optim.Adam(dt.param_groups(model))
+    X, Y = samples(8, np.float64)
+    for _ in range(5):
+        optimizer.zero_grad()
+        R = model(torch.from_numpy(X)) - torch.from_numpy(Y)
+        ((R * R).sum() / (2 * 8)).backward()
+        optimizer.step()
+    torch.multiprocessing.spawn(
+        ddp_worker, args=(str(tmp_path / "meeting"), model.W.detach().numpy()), nprocs=2, join=True
+    )
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_on_a_gpu():
+    _, model = pair(dam.relu())
+    x = torch.from_numpy(samples(5, np.float64)[0])
+    there = copy.deepcopy(model).cuda()
+    assert torch.allclose(there(x.cuda()).cpu(), model(x))
+    assert there.scales == model.scales
+
+
+# --- parameter groups ------------------------------------------------------------------------------------
+
+
+def test_groups_have_the_rates_and_a_second_call_changes_nothing():
+    scales = scales_for(dam.relu(), "sgd", eta0=0.03)
+    model = dt.DenseAM.create(scales, dt.relu())
+    first, second = dt.param_groups(model), dt.param_groups(model)
+    assert [(g["name"], g["lr"]) for g in first] == [
+        ("W", scales.eta_W),
+        ("b", scales.eta_b),
+        ("c", scales.eta_c),
+    ]
+    assert [(g["name"], g["lr"], list(map(id, g["params"]))) for g in first] == [
+        (g["name"], g["lr"], list(map(id, g["params"]))) for g in second
+    ]
+    assert sum(len(g["params"]) for g in first) == len(list(model.parameters()))
+
+
+def test_rescaled_scales_train_the_same():
+    """The abc symmetry, with Adam's ε and AdamW's decay."""
+    scales = scales_for(dam.relu(), "adam", eta0=0.05)
+    other = scales.rescaled(3.0)
+    models = [dt.DenseAM.create(s, dt.relu(), dtype=torch.float64) for s in (scales, other)]
+    optimizers = [torch.optim.AdamW(dt.param_groups(m, epsilon=1e-3, decay=0.1)) for m in models]
+    for t in range(20):
+        X, Y = (torch.from_numpy(v) for v in samples(10, np.float64, seed=t))
+        for m, o in zip(models, optimizers, strict=True):
+            o.zero_grad()
+            R = m(X) - Y
+            ((R * R).sum() / 20).backward()
+            o.step()
+    assert torch.allclose(models[1].W, 3.0 * models[0].W, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        lambda o: torch.optim.lr_scheduler.StepLR(o, 3, 0.5),
+        lambda o: torch.optim.lr_scheduler.CosineAnnealingLR(o, 50),
+        lambda o: torch.optim.lr_scheduler.LinearLR(o, 0.1, 1.0, 10),
+        lambda o: torch.optim.lr_scheduler.ExponentialLR(o, 0.9),
+        lambda o: torch.optim.lr_scheduler.LambdaLR(o, lambda t: 1 / (1 + t)),
+        lambda o: torch.optim.lr_scheduler.OneCycleLR(o, [g["lr"] for g in o.param_groups], 30),
+    ],
+)
+def test_schedulers_keep_the_ratios(schedule):
+    scales = scales_for(dam.relu(), "sgd")
+    model = dt.DenseAM.create(scales, dt.relu())
+    optimizer = torch.optim.SGD(dt.param_groups(model))
+    scheduler = schedule(optimizer)
+    wanted = scales.eta_W / scales.eta_b
+    for _ in range(20):
+        rates = dt.learning_rates(optimizer)
+        assert rates["W"] / rates["b"] == pytest.approx(wanted)
+        assert rates["b"] == pytest.approx(rates["c"])
+        optimizer.step()
+        scheduler.step()
+
+
+def test_verify_sees_what_was_broken():
+    model = dt.DenseAM.create(scales_for(dam.relu(), "sgd"), dt.relu())
+    good = torch.optim.SGD(dt.param_groups(model))
+    assert dt.verify(good) == dt.learning_rates(good)
+    halving = torch.optim.lr_scheduler.StepLR(good, 1, 0.5)
+    good.step()
+    halving.step()
+    assert dt.verify(good)["W"] == pytest.approx(model.scales.eta_W / 2)
+    with pytest.raises(InputError, match=r"made for 'sgd', but Adam follows"):
+        dt.verify(torch.optim.Adam(dt.param_groups(model)))
+    flattened = torch.optim.SGD(dt.param_groups(model))
+    torch.optim.lr_scheduler.OneCycleLR(flattened, 0.1, 30)
+    with pytest.raises(InputError, match="lost their ratios"):
+        dt.verify(flattened)
+    with pytest.raises(InputError, match="param_groups"):
+        dt.verify(torch.optim.SGD(model.parameters(), 0.1))
+    restored = torch.optim.SGD(dt.param_groups(model))
+    restored.load_state_dict(good.state_dict())
+    assert dt.verify(restored) == dt.verify(good)
+
+
+class Hopfield(nn.Module):
+    """Somebody's own layer: one matrix, used twice."""
+
+    def __init__(self, N, K):
+        super().__init__()
+        self.lookup = nn.Linear(N, K)
+        self.readout = nn.Linear(K, N)
+        self.readout.weight = nn.Parameter(self.lookup.weight.T)  # not tied: another parameter
+
+    def forward(self, x):
+        return self.readout(torch.relu(self.lookup(torch.tanh(x))))
+
+
+class Tied(nn.Module):
+    def __init__(self, N, K):
+        super().__init__()
+        self.lookup = nn.Parameter(torch.randn(K, N))
+        self.same = self.lookup
+        self.bias, self.offset = nn.Parameter(torch.zeros(K)), nn.Parameter(torch.zeros(N))
+
+
+ROLES = {"lookup": "W", "bias": "b", "offset": "c"}
+
+
+def test_models_of_ones_own_need_a_role_for_every_parameter():
+    scales = scales_for(dam.relu())
+    model = Tied(SHAPE.N, SHAPE.K)
+    groups = dt.param_groups(model, scales, roles=ROLES)
+    assert [len(g["params"]) for g in groups] == [1, 1, 1]  # the tied matrix once
+    assert [len(g["params"]) for g in dt.param_groups(model, scales, roles={**ROLES, "same": "W"})] == [
+        1,
+        1,
+        1,
+    ]
+    frozen = Tied(SHAPE.N, SHAPE.K)
+    frozen.bias.requires_grad_(False)
+    assert [g["name"] for g in dt.param_groups(frozen, scales, roles={"lookup": "W", "offset": "c"})] == [
+        "W",
+        "c",
+    ]
+    for roles, words in (
+        ({"lookup": "W", "bias": "b"}, "parameter 'offset' belongs to no group"),
+        ({**ROLES, "nothing": "W"}, "no parameter 'nothing'"),
+        ({**ROLES, "bias": "beta"}, "must be 'W', 'b' or 'c'"),
+        ({**ROLES, "same": "b"}, "tied to a parameter with another role"),
+    ):
+        with pytest.raises(InputError, match=words):
+            dt.param_groups(model, scales, roles=roles)
+    with pytest.raises(InputError, match="scales are needed"):
+        dt.param_groups(model, roles=ROLES)
+    with pytest.raises(InputError, match="belongs to no group"):
+        dt.param_groups(Hopfield(4, 8), scales)
+
+
+# --- the check -------------------------------------------------------------------------------------------
+
+
+def prescribed(optimizer, eta0):
+    def model(shape, seed):
+        scales = dam.prescription("relu", optimizer).at(shape, eta0=eta0)
+        return dt.DenseAM.create(scales, dt.relu(), seed=seed)
+
+    return model
+
+
+class Default(nn.Module):
+    """The same model as PyTorch would start it: no multipliers, W uniform in ±1/√N."""
+
+    def __init__(self, shape, seed):
+        super().__init__()
+        torch.manual_seed(seed)
+        layer = nn.Linear(shape.N, shape.K)
+        self.W, self.b, self.c = (
+            layer.weight,
+            nn.Parameter(torch.zeros(shape.K)),
+            nn.Parameter(torch.zeros(shape.N)),
+        )
+
+    def hidden(self, x):
+        z = torch.tanh(x) @ self.W.T + self.b
+        return z - z.mean(-1, keepdim=True)
+
+    def forward(self, x):
+        s = 2**0.5 * torch.relu(self.hidden(x))
+        return (s - s.mean(-1, keepdim=True)) @ self.W + self.c
+
+
+def test_the_check_passes_on_the_prescription():
+    for optimizer, eta0, make in (("adam", 0.03, torch.optim.Adam), ("sgd", 0.1, torch.optim.SGD)):
+        found = dt.check(
+            prescribed(optimizer, eta0),
+            lambda m, s, make=make: make(dt.param_groups(m)),
+            scales=(32, 64, 128),
+        )
+        assert found.status == "PASS", str(found)
+
+
+def test_the_check_names_what_is_wrong_with_the_defaults():
+    found = dt.check(
+        Default, lambda m, s: torch.optim.Adam(m.parameters(), lr=0.003), scales=(32, 64, 128), name="default"
+    )
+    assert found.status == "FAIL", str(found)
+    assert "learning rate" in found.cause
+    assert "N^-0.5" in found.cause or "N^-0.4" in found.cause
+
+
+def test_a_sweep_and_its_verdict(tmp_path):
+    from denseam.studies.store import Store
+
+    def optimizer(model, shape, eta0):
+        return torch.optim.Adam(dt.param_groups(model, dam.prescription("relu", "adam").at(shape, eta0=eta0)))
+
+    grid = dam.logspace(0.01, 0.316227766017, 7)
+    records = dt.sweep(prescribed("adam", 1.0), optimizer, grid, scales=(32, 64, 128), epochs=8)
+    assert len(records) == 63
+    (verdict,) = dam.verdict(records)
+    assert verdict.status == "TRANSFERS", str(verdict)
+    wrong = dt.sweep(
+        Default, lambda m, s, e: torch.optim.Adam(m.parameters(), lr=e), dam.logspace(3e-4, 0.1, 6),
+        scales=(16, 32, 64), epochs=8, name="default",
+    )  # fmt: skip
+    (verdict,) = dam.verdict(wrong)
+    assert verdict.drift < -0.08
+    store = Store(tmp_path)  # the rows are as those of a sweep
+    store.prepare()
+    store.write(records)
+    assert len(store.read()) == 63
+
+
+def test_the_page_on_pytorch_runs_and_says_what_it_says(tmp_path, monkeypatch, capsys):
+    import re
+
+    page = (ROOT / "docs" / "torch.md").read_text()
+    monkeypatch.chdir(tmp_path)
+    torch.manual_seed(0)
+    names: dict = {}
+    said = []
+    for block in re.findall(r"```python\n(.*?)```", page, re.S):
+        exec(block, names)
+        said.append(capsys.readouterr().out)
+    trained, before, after, verdict = said
+    assert float(re.search(r"MSE ([\d.]+)", trained)[1]) < 0.6
+    assert "FAIL" in before
+    assert "s2: F goes as N^-" in before
+    assert "PASS" in after
+    assert "TRANSFERS" in verdict
+
+
+def test_the_example_of_the_readme_runs():
+    import re
+
+    readme = (ROOT / "README.md").read_text()
+    (block,) = re.findall(r"```py\n(.*?)```", readme, re.S)
+    names = {"torch": torch, "scales": scales_for("relu")}
+    exec(block, names)
+    assert dt.learning_rates(names["optimizer"])["W"] == names["scales"].eta_W
+
+
+def test_bad_arguments_are_one_line():
+    scales = scales_for(dam.relu())
+    model = dt.DenseAM.create(scales, dt.relu())
+    for make, words in (
+        (lambda: dt.relu(power=0.5), "power"),
+        (lambda: dt.softmax(beta=0), "beta"),
+        (lambda: dt.DenseAM.create(scales, dt.softmax()), "family"),
+        (lambda: dt.DenseAM.create(scales, dt.relu(), bias_init="one"), "bias_init"),
+        (lambda: dt.DenseAM(np.zeros(3), np.zeros(3), np.zeros(3), 1, 1, dt.relu()), "W must be a matrix"),
+        (
+            lambda: dt.DenseAM(np.zeros((3, 2)), np.zeros(2), np.zeros(2), 1, 1, dt.relu()),
+            "b must have shape",
+        ),
+        (lambda: model(torch.zeros(5)), "12 features"),
+        (lambda: model.recall(torch.zeros(12), steps=0), "steps"),
+        (lambda: model.recall(torch.zeros(12), damping=2.0), "damping"),
+        (lambda: model.recall(torch.zeros(12), clamp=torch.zeros(12)), "clamp"),
+        (lambda: dt.check(Default, None, scales=(16,)), "scales must be at least 2"),
+    ):
+        with pytest.raises(InputError, match=words) as caught:
+            make()
+        assert "\n" not in str(caught.value)
+    with pytest.warns(UnboundedEnergyWarning):
+        dt.DenseAM.create(scales, dt.relu(power=2), features=dt.identity())
+
+
+def test_no_two_uses_of_a_seed_draw_the_same_numbers():
+    from denseam.torch.scaling_check import _batches
+
+    scales = scales_for("relu")
+    model = dt.DenseAM.create(scales, dt.relu(), seed=0, bias_init="normal")
+    X, Y = next(_batches(SHAPE, 0, 0.5, model.W))
+    torch.manual_seed(0)
+    plain = torch.randn(SHAPE.P, SHAPE.N)
+    drawn = [model.W, model.b, model.c, Y, X - Y, plain]
+    for a, b in itertools.combinations(drawn, 2):
+        assert not set(a.detach().flatten().tolist()) & set(b.detach().flatten().tolist())
+
+
+def test_seeds_and_printing():
+    scales = scales_for(dam.relu())
+    a, b, c = (dt.DenseAM.create(scales, dt.relu(), seed=s) for s in (0, 0, 1))
+    assert torch.equal(a.W, b.W)
+    assert not torch.equal(a.W, c.W)
+    assert "N=12, K=30" in repr(a)

@@ -1,0 +1,308 @@
+"""The coordinate check: right where the theory says so, wrong with the right cause where it does not."""
+
+import json
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import denseam as dam
+from denseam.analysis.coordinates import check_records, checked_study, propose
+from denseam.analysis.coordinates.expected import Expectation, expectations
+from denseam.analysis.coordinates.judge import Setting, judge
+from denseam.analysis.coordinates.measurements import Measurements
+from denseam.analysis.coordinates.slopes import slope_of, slopes
+from denseam.rules import prescription
+from denseam.rules.table import TABLE
+
+# Two ends give a slope almost as well as what lies between, and every scale is a program to compile.
+SCALES = {"proportional": (32, 256), "memories-only": (128, 1024)}
+SMALL = {"steps": 8, "seeds": 4}
+
+
+# --- slopes ---------------------------------------------------------------------------------------
+
+
+def test_a_power_law_is_found_with_its_interval():
+    rng = np.random.default_rng(0)
+    scales = (32, 64, 128, 256)
+    inside = 0
+    for _ in range(400):
+        sizes = np.array(scales)[:, None] ** 0.5 * np.exp(0.1 * rng.normal(size=(4, 5)))
+        s = slope_of("F", 0, scales, sizes, Expectation(0.5, "stability"))
+        assert s.ok
+        inside += s.ci[0] <= 0.5 <= s.ci[1]
+    assert 0.92 <= inside / 400 <= 0.98, "a 95 % interval"
+    exact = slope_of(
+        "F", 0, scales, np.array(scales)[:, None] ** -0.25 * np.ones((4, 2)), Expectation(0.0, "balance")
+    )
+    assert exact.slope == pytest.approx(-0.25)
+    assert exact.ok is False
+    near = slope_of(
+        "F", 0, scales, np.array(scales)[:, None] ** 0.14 * np.ones((4, 2)), Expectation(0.0, "balance")
+    )
+    assert near.ok is True
+
+
+def test_values_that_are_not_finite_are_wrong_not_missing():
+    sizes = np.ones((2, 3, 2))
+    sizes[1, 2, 0] = np.inf
+    measured = Measurements((0, 4), (8, 16, 32), {"F": sizes})
+    found = slopes(measured, {"F": Expectation(0.0, "stability")})
+    assert [s.ok for s in found] == [True, False]
+    assert judge(measured, found, Setting("x")).status == "FAIL"
+    sizes[1] = np.inf  # gone at the smallest scale too: nothing can be said of that step
+    result = judge(measured, slopes(measured, {"F": Expectation(0.0, "stability")}), Setting("x"))
+    assert result.status == "INCONCLUSIVE"
+    assert "lower eta0" in result.cause
+
+
+def test_noise_alone_is_inconclusive():
+    rng = np.random.default_rng(1)
+    sizes = np.exp(2 * rng.normal(size=(1, 3, 3)))
+    measured = Measurements((0,), (8, 16, 32), {"F": sizes})
+    result = judge(measured, slopes(measured, {"F": Expectation(0.0, "stability")}), Setting("x"))
+    assert result.status == "INCONCLUSIVE"
+    assert "more seeds" in result.cause
+
+
+def test_the_table_of_expectations_is_the_one_of_the_theory():
+    sgd = expectations("elementwise", "sgd", "proportional", centred=True)
+    assert [sgd[q].exponent for q in ("dZ_b", "dF_b", "dF_c", "grad_W")] == [-0.5, -0.5, -0.5, -1]
+    only = expectations("elementwise", "sgd", "memories-only", centred=True)
+    assert [only[q].exponent for q in ("dZ_b", "dF_b", "dF_c", "grad_W")] == [-1, -1, 0, -1]
+    adam = expectations("elementwise", "adam", "proportional", centred=True, split=False)
+    assert [adam[q].exponent for q in ("dZ_b", "dF_b", "dF_c", "grad_W")] == [0, 0, 0, -1]
+    assert adam["lambda_max"].desideratum == "", "under Adam reported, not judged"
+    assert sgd["lambda_max"].desideratum == "balance"
+    for table in (sgd, only, adam):
+        balance = {q for q, e in table.items() if e.desideratum == "balance" and not q.startswith("lambda")}
+        assert all(table[q].exponent == 0 for q in balance)
+        assert balance in ({"dZ1", "dZ2", "dF11", "dF12", "dF21", "dF22"}, {"dZ_W", "dF_outer", "dF_inner"})
+    assert expectations("softmax", "adam", "proportional", centred=True)["K_eff"].exponent == 1
+
+
+# --- studies --------------------------------------------------------------------------------------
+
+PRESCRIBED = [
+    ("identity", "sgd", "proportional"),
+    ("relu", "sgd", "proportional"),
+    ("relu", "adam", "proportional"),
+    ("relu", "sgd", "memories-only"),
+    ("relu", "adam", "memories-only"),
+    ("softmax", "adam", "memories-only"),
+]
+
+
+@pytest.mark.parametrize(("activation", "optimizer", "regime"), PRESCRIBED)
+def test_what_is_prescribed_passes(activation, optimizer, regime):
+    found = dam.check(activation, optimizer, regime=regime, scales=SCALES[regime], **SMALL)
+    assert found.status == "PASS", str(found)
+    by_name = {(s.name, s.step): s for s in found.slopes}
+    # the bias terms are not judged, but have their own exponents
+    for quantity in ("dZ_b", "dF_c", "grad_W"):
+        s = by_name[quantity, 0]
+        assert abs(s.slope - s.expected) < 0.25, (quantity, s)
+
+
+WRONG = {
+    "uncentred": ("relu", "sgd", {"centred": False}, "spike", "centre"),
+    "uncentred adam": ("relu", "adam", {"centred": False}, "spike", "centre"),
+    "normal biases": ("relu", "sgd", {"bias_init": "normal"}, "bias offset", "zero biases"),
+    "standard adam": ("relu", "adam", {"parameterization": "standard"}, "learning rate", "N^-0.5"),
+    "s2 of the other regime": ("relu", "sgd", {"parameterization": "s2=K^-1"}, "s2", "N^+0.5"),
+    "s1": ("relu", "sgd", {"parameterization": "s1=N^-1"}, "s1", "N^+0.5"),
+    "softmax sgd": (
+        "softmax",
+        "sgd",
+        {"regime": "memories-only", "steps": 16},
+        "softmax with SGD",
+        "use Adam",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_is_wrong_fails_with_its_cause(case):
+    activation, optimizer, options, cause, remedy = WRONG[case]
+    scales = SCALES[options.get("regime", "proportional")]
+    found = dam.check(activation, optimizer, **{"scales": scales, **SMALL, **options})
+    assert found.status == "FAIL", str(found)
+    assert found.cause.startswith(cause + ":"), found.cause
+    assert remedy in found.cause
+    assert found.failing()
+    if case == "softmax sgd":
+        broken = {s.name for s in found.failing()}
+        assert {"K_eff", "row_step_max"} <= broken, broken
+        assert found.desiderata["participation"] == "FAIL"
+
+
+def test_the_largest_eigenvalue_grows_without_centring_and_not_with_it():
+    def slope(centred, quantity):
+        found = dam.check("relu", "sgd", centred=centred, scales=SCALES["proportional"], **SMALL)
+        return next(s.slope for s in found.slopes if s.name == quantity and s.step == 0)
+
+    assert slope(False, "lambda_max_raw") == pytest.approx(1, abs=0.1)
+    assert slope(True, "lambda_max") == pytest.approx(0, abs=0.15)
+
+
+def test_records_can_be_judged_again_without_training(tmp_path):
+    study = checked_study("relu", "sgd", scales=(16, 32), seeds=2, steps=2)
+    records = dam.sweep(study, tmp_path)
+    again = check_records(dam.Store(tmp_path).read())[0]
+    assert again.to_json() == check_records(records)[0].to_json()
+    document = json.loads(json.dumps(again.to_json(), allow_nan=False))
+    assert {"name", "step", "slope", "ci", "expected", "ok"} <= set(document["quantities"][0])
+    partly = dam.sweep(dam.Study("relu", "sgd", (16, 32), (0.01,), seeds=2, epochs=1, probes=("lambda_max",)))
+    assert [c.status in ("PASS", "FAIL", "INCONCLUSIVE") for c in check_records(partly)] == [True]
+    unjudged = dam.sweep(
+        dam.Study("relu", "sgd", (16, 32), (0.01,), seeds=2, epochs=1, probes=("alignment",))
+    )
+    with pytest.raises(dam.InputError, match="nothing was measured"):
+        check_records(unjudged)
+    with pytest.raises(dam.InputError, match="hold no probes"):
+        check_records(dam.sweep(dam.Study("relu", "sgd", (16,), (0.01,), seeds=1, epochs=1)))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"seeds": 1}, "seeds must be at least 2"),
+        ({"scales": (64,)}, "scales must be at least 2"),
+        ({"steps": 0}, "steps must be a whole number"),
+        ({"parameterization": "mup"}, "parameterization must be"),
+    ],
+)
+def test_bad_input_is_refused(options, words):
+    with pytest.raises(dam.InputError, match=words):
+        dam.check("relu", "sgd", **options)
+
+
+# --- the finder -----------------------------------------------------------------------------------
+
+STARTS = {
+    ("proportional", "elementwise", "sgd"): "s1=1, s2=1, eta_W=1",
+    ("proportional", "elementwise", "adam"): "s1=N^-1, s2=K^-1, eta_W=N^1/2",
+    ("proportional", "softmax", "adam"): "s1=N^-1/4, s2=1, eta_W=N^-1/2",
+    ("memories-only", "elementwise", "sgd"): "s1=N^-1/2*K^1/4, s2=K^-1/2, eta_W=1",
+    ("memories-only", "elementwise", "adam"): "s1=N^-1/2*K^-1/2, s2=1, eta_W=K",
+    ("memories-only", "softmax", "adam"): "s1=N^-1/2*K^1/4, s2=N^1/2*K^1/2, eta_W=K^-1/2",
+}
+
+
+def test_every_prescribed_row_has_a_start():
+    assert set(STARTS) == {row for row in TABLE if row[1:] != ("softmax", "sgd")}
+
+
+@pytest.mark.parametrize("row", STARTS, ids="-".join)
+def test_the_finder_recovers_the_row_from_wrong_exponents(row):
+    regime, family, optimizer = row
+    activation = "softmax" if family == "softmax" else "relu"
+    found = dam.find_exponents(
+        activation, optimizer, regime=regime, scales=SCALES[regime], **SMALL,
+        parameterization=STARTS[row], verify=False,
+    )  # fmt: skip
+    right = prescription(activation, optimizer, regime)
+    assert found.start.status == "FAIL"
+    for name, exponent in found.exponents.items():
+        assert exponent == pytest.approx(float(getattr(right, name).along(regime)), abs=0.1), name
+    assert found.parameterization.mismatch() == (0, 0, 0)
+
+
+def test_a_proposal_is_verified_by_a_sweep():
+    study = checked_study("relu", "adam", scales=(32, 64, 128), parameterization="standard", seeds=4, steps=1)
+    from denseam.analysis.coordinates import check_study
+
+    found = propose(study, check_study(study))
+    assert found.check.status == "PASS"
+    assert found.verdict.status == "TRANSFERS", found.verdict.reason
+    assert found.to_json()["verdict"] == "TRANSFERS"
+
+
+def test_the_finder_wants_many_memories_per_feature():
+    with pytest.raises(dam.InputError, match="8 memories per feature"):
+        dam.find_exponents("relu", "sgd", regime="memories-only", scales=(64, 128))
+
+
+# --- a model of one's own -------------------------------------------------------------------------
+
+
+class Untied(eqx.Module):
+    """Two matrices, which this library knows nothing of."""
+
+    inner: jax.Array
+    outer: jax.Array
+    s1: float = eqx.field(static=True)
+    s2: float = eqx.field(static=True)
+
+    def hidden(self, X):
+        return self.s1 * jnp.tanh(X) @ self.inner.T
+
+    def update(self, X):
+        return self.s2 * jnp.tanh(self.hidden(X)) @ self.outer
+
+
+def untied(power):
+    """s2 = K^power; -1/2 keeps the outputs at their size."""
+
+    def make(shape, seed):
+        a, b = jax.random.split(jax.random.key(seed))
+        size = (shape.K, shape.N)
+        return Untied(jax.random.normal(a, size), jax.random.normal(b, size), shape.N**-0.5, shape.K**power)
+
+    return make
+
+
+def test_a_model_of_ones_own_passes_or_fails_by_its_scales():
+    options = {"scales": (32, 256), "seeds": 3, "steps": 2}
+    right = dam.check_model(untied(-0.5), lambda shape: optax.adam(0.01), **options)
+    assert right.status == "PASS", str(right)
+    assert {s.name for s in right.slopes} >= {
+        "F",
+        "Z",
+        "dF_exact",
+        "dF by matrix inner",
+        "dF by matrix outer",
+    }
+    wrong = dam.check_model(untied(-1.0), lambda shape: optax.adam(0.01), **options)
+    assert wrong.status == "FAIL"
+    assert wrong.cause.startswith("s2:")
+    rate = dam.check_model(untied(-0.5), lambda shape: optax.adam(0.01 * shape.N**0.5), **options)
+    assert rate.status == "FAIL"
+    assert rate.cause.startswith("learning rate:"), rate.cause
+
+
+def test_this_librarys_model_as_one_of_ones_own():
+    def scales(shape):
+        return prescription("relu", "sgd").at(shape, eta0=0.05)
+
+    def model(centred):
+        return lambda shape, seed: dam.DenseAM.create(scales(shape), dam.relu(), seed=seed, centred=centred)
+
+    options = {"scales": (32, 256), "seeds": 4, "steps": 1}
+    assert dam.check_model(model(True), lambda s: dam.sgd(scales(s)), **options).status == "PASS"
+    wrong = dam.check_model(model(False), lambda s: dam.sgd(scales(s)), **options)
+    assert wrong.status == "FAIL"
+    assert wrong.cause.startswith("spike:"), wrong.cause
+
+
+def test_a_model_without_update_is_refused():
+    with pytest.raises(dam.InputError, match="must have a method update"):
+        dam.check_model(lambda shape, seed: object(), lambda shape: optax.sgd(0.1), scales=(16, 32), seeds=2)
+
+
+# --- the picture ----------------------------------------------------------------------------------
+
+
+def test_the_picture_is_drawn(tmp_path):
+    from denseam.report.plots import draw_coordinates
+
+    found = check_records(dam.sweep(checked_study("relu", "sgd", scales=(16, 32), seeds=2, steps=2)))[0]
+    files = draw_coordinates(found, tmp_path)
+    assert [f.suffix for f in files] == [".png", ".svg"]
+    svg = files[1].read_text()
+    assert "λ_max" in svg
+    assert found.status in svg

@@ -1,0 +1,218 @@
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import denseam as dam
+from denseam.analysis.transfer import COLUMNS, exit_code, verdict
+from denseam.errors import InputError
+from denseam.studies.store import Records
+
+GRID = tuple(float(f"{v:.12g}") for v in np.geomspace(1e-3, 1, 13))
+
+
+def synthetic(
+    scales=(32, 64, 128, 256),
+    seeds=3,
+    drift=0.0,
+    edge=0.5,
+    edge_drift=0.0,
+    rise=0.0,
+    noise=0.0,
+    grid=GRID,
+    zero=1.0,
+    floor=0.2,
+    curvature=0.3,
+    axis="eta0",
+):
+    """Records of a study whose optimum, edge and loss are known: a parabola in log10(eta0) at 10^-1.5."""
+    rng = np.random.default_rng(0)
+    rows = []
+    wobble = noise * rng.standard_normal(seeds)
+    for scale in scales:
+        doublings = math.log2(scale / scales[0])
+        top = -1.5 + drift * doublings
+        limit = math.log10(edge) + edge_drift * doublings
+        for seed in range(seeds):
+            for value in grid:
+                x = math.log10(value)
+                loss = (
+                    floor
+                    * (1 + rise) ** doublings
+                    * math.exp(curvature * (x - top - wobble[seed] * doublings) ** 2)
+                )
+                dead = x > limit + 1e-9
+                row = dict.fromkeys(dam.Study.__dataclass_fields__, 1.0) | dict.fromkeys(COLUMNS, 0.5)
+                row |= {
+                    "key": f"{scale}-{seed}-{value}", "study": "made", "study_id": "0" * 12, "scale": scale,
+                    "regime": "proportional", "seed": seed, "status": "diverged" if dead else "finished",
+                    "final_mse": math.inf if dead else loss, "zero_mse": zero, "swept": axis, axis: value,
+                    "loss": [loss * (1 + seed / 100) * f for f in (4, 2, 1)],
+                }  # fmt: skip
+                rows.append(row)
+    return Records(rows)
+
+
+def judge(**options):
+    (judged,) = verdict(synthetic(**options))
+    return judged
+
+
+def test_a_fixed_optimum_transfers():
+    judged = judge()
+    assert judged.status == "TRANSFERS"
+    for scale, optimum in judged.optimum.items():
+        assert optimum == pytest.approx(10**-1.5, rel=1e-6), scale
+    assert judged.drift == pytest.approx(0, abs=1e-9)
+    assert judged.max_regret == pytest.approx(0, abs=1e-9)
+    assert judged.base == 32
+    assert judged.edge == dict.fromkeys((32, 64, 128, 256), pytest.approx(GRID[10]))
+    assert judged.collapse == pytest.approx(0, abs=1e-6)
+
+
+@settings(max_examples=30, deadline=None)
+@given(drift=st.floats(-0.3, 0.3))
+def test_the_drift_is_measured(drift):
+    judged = judge(drift=drift, edge=1e9)
+    assert judged.drift == pytest.approx(drift, abs=1e-6)
+    for i, scale in enumerate((32, 64, 128, 256)):
+        assert math.log10(judged.optimum[scale]) == pytest.approx(-1.5 + drift * i, abs=1e-6)
+    # the regret of a parabola is known up to the interpolation between grid points
+    exact = math.exp(0.3 * (3 * drift) ** 2) - 1
+    assert judged.regret[256] == pytest.approx(exact, abs=0.02)
+
+
+def test_between_the_two_it_drifts_and_far_away_it_fails():
+    assert judge(drift=0.12, edge=1e9).status == "DRIFTS"
+    assert judge(drift=0.3, edge=1e9).status == "FAILS"
+    judged = judge(drift=0.12, edge=1e9)
+    assert "decades per doubling" in judged.reason
+
+
+def test_a_divergence_at_the_transferred_value_fails_whatever_else():
+    judged = judge(edge=0.1, edge_drift=-0.25)
+    assert judged.status == "FAILS"
+    assert "diverges at N = 256" in judged.reason
+    assert judged.edge_drift == pytest.approx(-0.25, abs=1e-6)
+    assert any("edge falls by 0.25" in flag for flag in judged.flags)
+    assert judge(edge=0.1, edge_drift=-0.25, seeds=1, scales=(32, 256)).status == "FAILS"
+    document = judged.to_json()
+    assert document["regret"]["256"] is None
+    assert document["diverged"] is True
+    json.dumps(document, allow_nan=False)
+
+
+def test_a_falling_edge_is_mentioned_and_fails_before_the_target():
+    records = synthetic(edge=0.5, edge_drift=-0.25, scales=(16, 32, 64))
+    (judged,) = verdict(records)
+    assert judged.status == "TRANSFERS"
+    assert any("edge falls" in flag for flag in judged.flags)
+    assert verdict(records, target=128)[0].status == "TRANSFERS"
+    (late,) = verdict(records, target=4096)
+    assert late.status == "FAILS"
+    assert "before N = 4096" in late.reason
+    assert verdict(synthetic(edge=0.5), target=4096)[0].status == "TRANSFERS"
+
+
+def test_a_rising_best_loss_fails():
+    assert judge(rise=0.05).status == "FAILS"
+    assert "rises" in judge(rise=0.05).reason
+    assert judge(rise=0.01).status == "TRANSFERS"
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        ({"grid": GRID[:5]}, "Extend the grid of eta0 above 0.01"),
+        ({"grid": GRID[8:]}, "Extend the grid of eta0 below 0.1"),
+        ({"seeds": 2}, "only 2 seeds"),
+        ({"scales": (32, 64)}, "only 2 scales"),
+        ({"floor": 0.95}, "Nothing was learned"),
+        ({"edge": 1e-9}, "every run diverged"),
+        ({"noise": 0.15, "edge": 1e9}, "Run more seeds"),
+    ],
+)
+def test_inconclusive_says_why_and_what_to_run_next(options, word):
+    judged = judge(**options)
+    assert judged.status == "INCONCLUSIVE"
+    assert word in str(judged)
+    assert judged.next_step
+
+
+def test_missing_runs_are_said_and_complete_seeds_used():
+    rows = [row for row in synthetic(seeds=4) if row["key"] != f"64-3-{GRID[2]}"]
+    (judged,) = verdict(rows)
+    assert judged.seeds == 4
+    assert judged.status == "TRANSFERS"
+    assert "1 runs are missing" in str(judged)
+    (none,) = verdict([row for row in rows if row["eta0"] != GRID[2] or row["scale"] != 64])
+    assert none.status == "INCONCLUSIVE"
+    assert "missing" in none.reason
+
+
+def test_other_axes_are_judged_alike():
+    (judged,) = verdict(synthetic(axis="s2_0"))
+    assert judged.axis == "s2_0"
+    assert judged.status == "TRANSFERS"
+    assert judged.to_json()["optimum_s2_0"]["32"] == pytest.approx(10**-1.5)
+    with pytest.raises(InputError, match="axis must be"):
+        verdict(synthetic(), axis="colour")
+    with pytest.raises(InputError, match="empty"):
+        verdict(Records([]))
+
+
+def test_other_swept_axes_are_held_at_their_best_at_the_smallest_scale():
+    rows = []
+    for s2, penalty in ((0.5, 1.3), (1.0, 1.0)):
+        for row in synthetic():
+            key = f"{row['key']}-{s2}"
+            rows.append(
+                row | {"s2_0": s2, "final_mse": penalty * row["final_mse"], "key": key, "swept": "eta0,s2_0"}
+            )
+    (judged,) = verdict(rows)
+    assert judged.status == "TRANSFERS"
+    assert "s2_0 = 1" in str(judged)
+
+
+def test_the_horizon_follows_the_curves():
+    table = dam.horizon(synthetic(), points=3)
+    assert set(table["made"]) == {1, 2, 3}
+    assert table["made"][2][64] == pytest.approx(10**-1.5, rel=1e-6)
+
+
+def test_exit_codes():
+    good, bad, unsure = judge(), judge(drift=0.3, edge=1e9), judge(seeds=2)
+    assert exit_code([good]) == 0
+    assert exit_code([good, unsure]) == 2
+    assert exit_code([good, unsure, bad]) == 1
+
+
+def test_the_largest_scale_may_have_a_single_seed():
+    rows = [r for r in synthetic(noise=0.01) if r["scale"] < 256 or r["seed"] == 0]
+    (judged,) = verdict(rows)
+    assert judged.status == "TRANSFERS"
+    assert judged.seeds == 3
+    assert any("Fewer than 3 seeds at N = 256 (1)" in flag for flag in judged.flags)
+    widest = max(b - a for s, (a, b) in judged.regret_ci.items() if s != 256)
+    low, high = judged.regret_ci[256]
+    assert high - low == pytest.approx(widest)
+    assert judged.collapse is not None
+    (drifting,) = verdict([r for r in synthetic(drift=0.2, edge=1e9) if r["scale"] < 256 or r["seed"] == 0])
+    assert drifting.status == "FAILS"
+    assert drifting.drift == pytest.approx(0.2, abs=1e-6)
+
+
+def test_a_single_seed_at_two_of_four_scales_is_not_enough():
+    (judged,) = verdict([r for r in synthetic() if r["scale"] < 128 or r["seed"] == 0])
+    assert judged.status == "INCONCLUSIVE"
+    assert "1 seeds" in judged.reason
+
+
+def test_a_divergence_of_a_single_seed_decides():
+    rows = [r for r in synthetic(edge=0.5, edge_drift=-0.5) if r["scale"] < 256 or r["seed"] == 0]
+    (judged,) = verdict(rows)
+    assert judged.status == "FAILS"
+    assert math.isinf(judged.regret[256])

@@ -1,0 +1,398 @@
+import contextlib
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import denseam
+from tests.program import PROGRAM, run
+from tests.table import EXPECTED
+
+
+def prescribe(start, regime, activation, optimizer, *more):
+    sizes = ("--features", 64, "--memories", 256, "--eta0", 0.1)
+    names = ("--activation", activation, "--optimizer", optimizer, "--regime", regime)
+    return start("prescribe", *names, *sizes, *more)
+
+
+@pytest.mark.parametrize("case", EXPECTED, ids="-".join)
+def test_prescribe_gives_the_table(case, inside):
+    found = prescribe(inside, *case, "--json")
+    assert found.returncode == 0
+    document = json.loads(found.stdout)
+    assert document["schema"] == 1
+    assert (document["s1"], document["s2"], document["eta_W"]) == pytest.approx(EXPECTED[case])
+    assert (document["eta_b"], document["eta_c"]) == (0.1, 0.1)
+    unprescribed = case[1:] == ("softmax", "sgd")
+    assert document["prescribed"] == (not unprescribed)
+    assert ("not expected to transfer" in found.stderr) == unprescribed
+    assert document["rule"]["s1"] == "N^-1/2"
+
+
+def test_prescribe_prints_a_table_for_people():
+    found = prescribe(run, "proportional", "relu", "adam", "--base-features", 16, "--base-memories", 64)
+    assert found.returncode == 0
+    assert found.stderr == ""
+    for part in ("base: N=16, K=64", "s1_0·N^-1/2", "0.25", "0.125", "N^-1/2"):
+        assert part in found.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (
+            "prescribe --activation gelu --optimizer lion --regime wide --features 0 --memories -2 --eta0 -1",
+            ["activation", "optimizer", "regime", "features", "memories", "eta0"],
+        ),
+        ("prescribe --activation relu --power 0.5 --optimizer sgd --features 2 --memories 2", ["power"]),
+        ("prescribe --activation softmax --power 2 --optimizer adam --features 2 --memories 2", ["power"]),
+        ("prescribe --activation relu --optimizer sgd --features x --memories 2", ["--features"]),
+        ("prescribe --activation relu --optimizer sgd --features 2", ["--memories"]),
+        (
+            "prescribe --activation relu --optimizer sgd --features 2 --memories 2 --base-features 2",
+            ["base-memories"],
+        ),
+        ("prescribe --nonsense", ["--nonsense"]),
+        ("dance", ["dance"]),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_64(arguments, parts, inside):
+    found = inside(*arguments.split())
+    assert found.returncode == 64
+    assert found.stdout == ""
+    assert len(found.stderr.strip().splitlines()) == 1
+    for part in parts:
+        assert part in found.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        ("prescribe --activation relu --optimizer sgd --features 0 --memories 2", "features"),
+        ("sweep --activation relu --optimizer sgd --scales 16 --eta0 0.1", "out is needed"),
+        ("figure run linear-sdg", "did you mean 'linear-sgd'?"),
+        ("dance", "dance"),
+    ],
+)
+def test_the_process_ends_with_64_and_one_line(arguments, part):
+    found = run(*arguments.split())
+    assert found.returncode == 64
+    assert found.stdout == ""
+    assert len(found.stderr.strip().splitlines()) == 1
+    assert part in found.stderr
+
+
+def test_version_and_help():
+    assert run("--version").stdout == f"denseam {denseam.__version__}\n"
+    assert "prescribe" in run("--help").stdout
+    assert "prescribe" in run().stdout
+
+
+# --- sweeps --------------------------------------------------------------------------------------
+
+SWEEP = [
+    "sweep",
+    "--activation",
+    "relu",
+    "--optimizer",
+    "sgd",
+    "--scales",
+    "16,24,32",
+    "--eta0",
+    "3e-3:1:6",
+    "--kappa",
+    "3",
+    "--rho",
+    "5",
+    "--beta",
+    "0.1",
+    "--seeds",
+    "3",
+    "--epochs",
+    "4",
+    "--out",
+]
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory):
+    out = tmp_path_factory.mktemp("sweep") / "runs"
+    found = run(*SWEEP, out, "--json")
+    assert found.returncode == 0, found.stderr
+    return out, found
+
+
+def test_sweep_reports_in_json_alone_and_resumes(swept):
+    out, found = swept
+    document = json.loads(found.stdout)
+    assert set(document) == {"schema", "out", "runs", "reused", "diverged", "seconds"}
+    assert (document["runs"], document["reused"]) == (54, 0)
+    assert "54 runs to train" in found.stderr
+    again = run(*SWEEP, out, "--json", "--quiet")
+    assert json.loads(again.stdout)["reused"] == 54
+    assert again.stderr == ""
+
+
+def test_verdict_in_json_and_for_people(swept, inside):
+    out, _ = swept
+    found = run("verdict", out, "--json")
+    (study,) = json.loads(found.stdout)["studies"]
+    contract = {"name", "status", "optimum_eta0", "drift_decades_per_doubling", "drift_ci", "edge", "edge_drift",
+                "regret", "max_regret", "collapse", "reason"}  # fmt: skip
+    assert contract <= set(study)
+    assert set(study["optimum_eta0"]) == {"16", "24", "32"}
+    assert found.returncode == {"TRANSFERS": 0, "INCONCLUSIVE": 2}.get(study["status"], 1)
+    people = inside("verdict", out, "--horizon", "--plot", out / "figures")
+    assert people.returncode == found.returncode
+    assert study["status"] in people.stdout
+    assert study["reason"] in people.stdout
+    assert "as training goes on" in people.stdout
+    assert (out / "figures" / "transfer.png").stat().st_size > 10_000
+    assert (out / "figures" / "transfer.svg").read_text().startswith("<?xml")
+
+
+def test_export_gives_one_row_per_run(swept, inside):
+    import csv
+    import io
+
+    out, _ = swept
+    rows = list(csv.DictReader(io.StringIO(run("export", out, "--format", "csv").stdout)))
+    assert len(rows) == 54
+    contract = [
+        "study",
+        "features",
+        "memories",
+        "samples",
+        "batch",
+        "eta0",
+        "seed",
+        "status",
+        "diverged_at",
+        "final_mse",
+        "heldout_mse",
+    ]
+    assert set(contract) <= set(rows[0])
+    assert {r["final_mse"] for r in rows if r["eta0"] == "1.0"} == {"inf"}
+    assert inside("export", out, "--format", "parquet", "--out", out / "all.parquet").returncode == 0
+    import pyarrow.parquet as pq
+
+    assert pq.read_table(out / "all.parquet").num_rows == 54
+
+
+def test_a_study_file_runs_and_its_mistakes_are_named(tmp_path, inside):
+    path = tmp_path / "study.toml"
+    path.write_text(
+        'activation = "identity"\noptimizer = "sgd"\nscales = [16]\neta0 = [0.001, 0.01]\nseeds = 1\nepochs = 1\n'
+    )
+    found = inside("sweep", path, "--out", tmp_path / "out", "--json", "--quiet")
+    assert json.loads(found.stdout)["runs"] == 2
+    path.write_text("activaton = 'relu'\nscales = [32, 16]\n")
+    found = inside("sweep", path, "--out", tmp_path / "out")
+    assert found.returncode == 64
+    assert "did you mean 'activation'" in found.stderr
+    assert len(found.stderr.strip().splitlines()) == 1
+
+
+def test_ctrl_c_that_arrives_where_it_is_lost_stops_all_the_same(tmp_path):
+    """As when Python collects garbage: the exception ends there, the event stays."""
+    import os
+    import signal
+
+    from denseam.cli.program import Stopped, interruptible
+    from denseam.studies.runner import run_studies
+    from denseam.studies.study import Study
+
+    study = Study("relu", "sgd", (16,), (0.01,), seeds=1, epochs=2)
+    before = signal.getsignal(signal.SIGINT)
+
+    def stopped():
+        with interruptible("there") as pressed:
+            with contextlib.suppress(KeyboardInterrupt):
+                os.kill(os.getpid(), signal.SIGINT)
+            run_studies(study, tmp_path, stop=pressed)
+
+    with pytest.raises(Stopped, match="interrupted; what was finished is in there"):
+        stopped()
+    assert signal.getsignal(signal.SIGINT) is before
+    assert not list((tmp_path / "shards").glob("*.parquet"))
+
+
+def test_ctrl_c_stops_with_130_and_keeps_what_is_finished(tmp_path):
+    import signal
+    import time
+
+    out = tmp_path / "runs"
+    arguments = (
+        "sweep --activation relu --optimizer sgd --scales 16,64,128 --eta0 1e-3:0.1:8 --epochs 400 --out"
+    )
+    child = subprocess.Popen(
+        [PROGRAM, *arguments.split(), out], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+    while not list((out / "shards").glob("*.parquet")):
+        assert child.poll() is None, child.stderr.read()
+        time.sleep(0.05)
+    child.send_signal(signal.SIGINT)
+    _, errors = child.communicate(timeout=60)
+    assert child.returncode == 130
+    assert "run again to resume" in errors
+    assert "Traceback" not in errors
+    assert list((out / "shards").glob("*.parquet"))
+    assert not list((out / "shards").glob(".*"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        ("sweep --activation relu --optimizer sgd --scales 32,16 --eta0 0.1:0.01:0 --seeds 0 --out x",
+         ["eta0", "count"]),
+        ("sweep --activation relu --optimizer sgd --scales 32,16 --eta0 0.2,0.1 --epochs 0 --seeds 0 --out x",
+         ["scales must rise", "eta0 must rise", "epochs", "seeds"]),
+        ("sweep --activation relu --optimizer sgd --scales 16 --eta0 0.1", ["out is needed"]),
+        ("sweep --activation relu --optimizer sgd --scales 16 --eta0 0.1 --precision tf32 --out /tmp/none-such",
+         ["needs a GPU"]),
+        ("sweep --activation relu --optimizer sgd --scales 16 --eta0 0.1 --axis s2_0 --out x", ["axis"]),
+        ("sweep --activation relu --optimizer sgd --scales 16 --eta0 0.1 --out /proc/none", ["cannot be written"]),
+        ("verdict nowhere", ["nowhere"]),
+        ("export nowhere", ["nowhere"]),
+        ("export . --format xml", ["format"]),
+        ("bench --features 2", ["features"]),
+        ("sweep --activation relu --optimizer sgd --scales 16 --eta0 0.1 --probes K_eff --out x",
+         ["probe K_eff", "needs the activation 'softmax'"]),
+        ("sweep --activation relu --optimizer sgd --scales 16 --eta0 0.1 --probes Z --probe-steps 0,9999 --out x",
+         ["probe_steps must be at most"]),
+        ("sweep --activation relu --optimizer sgd --scales 16 --eta0 0.1 --parameterization s2=M --out x",
+         ["product of powers"]),
+        ("check --activation relu", ["optimizer is needed"]),
+        ("check --activation relu --optimizer sgd --seeds 1", ["seeds must be at least 2"]),
+        ("check --activation relu --optimizer sgd --scales 64", ["scales must be at least 2"]),
+        ("check --activation relu --optimizer sgd --features 16", ["features does not belong to the regime"]),
+        ("check --activation relu --optimizer sgd --regime wide", ["regime must be"]),
+        ("check nowhere", ["nowhere"]),
+        ("theory --kappa 0 --rho-b -1", ["kappa must be above 0", "rho_b must be above 0"]),
+    ],
+)  # fmt: skip
+def test_bad_input_to_sweeps_is_one_line_and_exit_64(arguments, parts, tmp_path, monkeypatch, inside):
+    monkeypatch.chdir(tmp_path)
+    found = inside(*arguments.split())
+    assert found.returncode == 64, found.stderr
+    assert found.stdout == ""
+    assert len(found.stderr.strip().splitlines()) == 1
+    for part in parts:
+        assert part in found.stderr
+    assert not list(tmp_path.rglob("*.parquet"))
+
+
+def test_doctor_examines():
+    document = json.loads(run("doctor", "--json").stdout)
+    assert document["machine"]["product works"] == "yes"
+    assert document["versions"]["denseam"] == denseam.__version__
+
+
+def test_bench_measures_and_reports():
+    document = json.loads(
+        run("bench", "--features", "16", "--repeats", "1", "--seconds", "0.01", "--json").stdout
+    )
+    assert [(r["features"], r["optimizer"]) for r in document["rows"]] == [(16, "sgd"), (16, "adam")]
+    assert all(0 < r["peak_fraction"] < 2 for r in document["rows"])
+    assert document["cost_exponent"] is None, "one size has no slope"
+
+
+SMALL_CHECK = (
+    "--activation",
+    "relu",
+    "--optimizer",
+    "sgd",
+    "--scales",
+    "32,256",
+    "--steps",
+    "2",
+    "--quiet",
+)
+
+
+def test_check_says_pass_or_fail_by_word_number_and_exit_code(tmp_path, inside):
+    right = run("check", *SMALL_CHECK, "--out", str(tmp_path / "runs"), "--plot", str(tmp_path), "--json")
+    assert right.returncode == 0, right.stderr
+    document = json.loads(right.stdout)
+    assert document["status"] == "PASS"
+    assert document["cause"] is None
+    assert {"name", "step", "slope", "ci", "expected", "ok"} <= set(document["quantities"][0])
+    assert len(document["figures"]) == 2
+    assert all(Path(file).exists() for file in document["figures"])
+    again = inside("check", tmp_path / "runs")
+    assert "relu-sgd: PASS" in again.stdout
+    table = inside("export", tmp_path / "runs", "--probes").stdout.splitlines()
+    assert table[0].startswith("key,study,scale")
+    assert "lambda_max" in table[0]
+    assert len(table) == 1 + 2 * 4 * 3, "scales × seeds × steps"
+    wrong = inside("check", *SMALL_CHECK, "--uncentered")
+    assert wrong.returncode == 1
+    assert "relu-sgd-uncentred: FAIL" in wrong.stdout
+    assert "spike: the mean activation" in wrong.stdout
+    assert "first to break" in wrong.stdout
+
+
+def test_theory_prints_the_sizes(inside):
+    document = json.loads(run("theory", "--kappa", "2", "--rho-b", "0.5", "--json").stdout)
+    sizes = {"Z1": 63, "Z2": 121, "F11": 217, "F12": 279, "F21": 217, "F22": 495}
+    assert {k: document[k] for k in sizes} == pytest.approx(sizes)
+    assert "true_residual" not in document
+    noisy = json.loads(inside("theory", "--kappa", 2, "--rho-b", 0.5, "--noise", 0.5, "--json").stdout)
+    assert set(noisy["true_residual"]) == set(sizes)
+    assert "R→F" in inside("theory", "--kappa", 2, "--rho-b", 0.5).stdout
+
+
+def test_figure_list_has_every_label(inside):
+    found = run("figure", "list", "--json")
+    assert found.returncode == 0
+    rows = json.loads(found.stdout)["figures"]
+    labels = [row["paper_label"] for row in rows if row["paper_label"]]
+    assert len(labels) == 17
+    assert {"linear_SGD", "transfter-K-only-regime", "softmax-dynamics-isntability"} <= set(labels)
+    assert all(row["panels"] and row["claims"] and row["name"] for row in rows)
+    text = inside("figure", "list").stdout
+    assert all(row["name"] in text for row in rows)
+
+
+def test_figure_run_draws_judges_and_reuses(tmp_path, inside):
+    arguments = ("figure", "run", "relu-sgd-dynamics", "--size", "tiny", "--out", tmp_path, "--json")
+    found = run(*arguments)
+    assert found.returncode == 0, found.stderr
+    document = json.loads(found.stdout)
+    assert [Path(f).name for f in document["files"]] == ["relu-sgd-dynamics.png", "relu-sgd-dynamics.svg"]
+    assert all(Path(f).is_file() for f in document["files"])
+    assert {v["figure"] for v in document["verdicts"]} == {"relu-sgd-dynamics"}
+    assert all(set(v) >= {"claim", "measured", "verdict", "paper_label"} for v in document["verdicts"])
+    assert "claim | measured" in Path(document["table"]).read_text()
+    shards = sorted((tmp_path / "runs" / "shards").iterdir())
+    again = inside("figure", "run", "dynamics-relu-sgd-dz", "--size", "tiny", "--out", tmp_path, "--quiet")
+    assert again.returncode == 0
+    assert "The loss goes the same way at every size." in again.stdout
+    assert sorted((tmp_path / "runs" / "shards").iterdir()) == shards
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("run linear-sdg", "did you mean 'linear-sgd'?"),
+        ("run linear-sgd --size huge", "size must be 'laptop' or 'paper'"),
+        ("run", "Missing argument"),
+        ("draw", "No such command 'draw'"),
+    ],
+)
+def test_figure_says_what_is_wrong_in_one_line(arguments, said, inside):
+    found = inside("figure", *arguments.split())
+    assert found.returncode == 64
+    assert said in found.stderr
+    assert found.stderr.count("\n") == 1
+    assert found.stdout == ""
+
+
+def test_figure_draw_only_says_what_is_missing(tmp_path, inside):
+    found = inside("figure", "run", "horizon", "--draw-only", "--out", tmp_path / "new", "--json")
+    assert found.returncode == 0
+    document = json.loads(found.stdout)
+    assert document["files"] == []
+    assert document["missing"]["horizon"] > 0
+    assert "runs are not there" in found.stderr

@@ -1,0 +1,339 @@
+import threading
+from dataclasses import replace
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import denseam as dam
+from denseam.errors import InputError
+from denseam.studies.engine import Interrupted, Listener, Program, _Together, scales_of, train_runs
+from denseam.studies.runner import run_studies
+from denseam.studies.study import Study
+
+STUDY = Study("relu", "sgd", (16, 24), (0.003, 0.02, 0.1), seeds=2, epochs=3)
+
+
+class Squareplus(dam.Elementwise):
+    """A Lagrangian as a user would write it, with a plain number in it."""
+
+    name: ClassVar[str] = "squareplus"
+    a: float = 1.0
+
+    def potential(self, h):
+        root = jnp.sqrt(h * h + self.a)
+        return (h * h + h * root + self.a * jnp.arcsinh(h / jnp.sqrt(self.a))) / 4
+
+
+def outcomes(study, **options):
+    return {o.spec.key: o for chunk in train_runs(study, study.runs(), **options) for o in chunk}
+
+
+def alone(study, spec):
+    """The same run by the plain training loop."""
+    scales = scales_of(study, spec)
+    activation = dam.softmax(spec.values["beta"]) if study.lagrangian.name == "softmax" else study.lagrangian
+    model = dam.DenseAM.create(
+        scales, activation, seed=spec.seed, centred=study.centred, bias_init=study.bias_init
+    )
+    data = study.source().samples(spec.shape, spec.seed, np.float32)
+    v = spec.values
+    if study.optimizer == "sgd":
+        optimizer = dam.sgd(scales, momentum=v["momentum"])
+    else:
+        optimizer = dam.adam(scales, beta1=v["beta1"], beta2=v["beta2"], epsilon=v["epsilon"])
+    return dam.train(model, data, optimizer=optimizer, epochs=study.epochs, noise=v["noise"], seed=spec.seed)
+
+
+CASES = {
+    "relu-sgd": STUDY,
+    "uncentred": replace(STUDY, centred=False, name=""),
+    "normal biases": replace(STUDY, bias_init="normal", name=""),
+    "identity": replace(STUDY, activation="identity", centred=None, name=""),
+    "softmax-adam": replace(
+        STUDY, activation="softmax", optimizer="adam", axes={"beta": (0.5, 2.0)}, centred=None, name=""
+    ),
+    "adam axes": replace(
+        STUDY, optimizer="adam", axes={"beta1": (0.5, 0.9), "epsilon": (1e-8, 1e-2)}, name=""
+    ),
+    "sgd axes": replace(
+        STUDY,
+        axes={"momentum": (0.0, 0.5), "noise": (0.2, 0.5), "eta_b_ratio": (0.0, 2.0), "s2_0": (0.5, 1.0)},
+        scales=(16,),
+        eta0=(0.01,),
+        name="",
+    ),
+    "memories-only": replace(STUDY, regime=dam.MemoriesOnly(10, 30, 7), scales=(20, 40), name=""),
+    "anisotropic": replace(STUDY, data="anisotropic", name=""),
+    "standard": replace(STUDY, optimizer="adam", parameterization="standard", name=""),
+    "a number of its own": replace(STUDY, activation=Squareplus(2.0), scales=(16,), name=""),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_engine_trains_as_the_plain_loop_does(case):
+    study = CASES[case]
+    found = outcomes(study)
+    specs = study.runs()
+    assert set(found) == {s.key for s in specs}
+    for spec in specs[:: max(1, len(specs) // 6)]:
+        run, outcome = alone(study, spec), found[spec.key]
+        assert outcome.status == run.status
+        assert outcome.diverged_at == run.diverged_at
+        assert outcome.initial_mse == pytest.approx(run.initial_mse, rel=1e-5)
+        assert np.allclose(outcome.loss, run.mse.mean(axis=1), rtol=2e-4)
+
+
+def test_both_layouts_give_the_same(monkeypatch):
+    """The layout of a GPU, run on the CPU: models and seeds as one array."""
+    from denseam.studies import engine
+
+    one_by_one = outcomes(STUDY)
+    monkeypatch.setattr(engine, "_OneByOne", _Together)
+    monkeypatch.setattr(Program, "__init__", _as_gpu(Program.__init__))
+    together = outcomes(STUDY)
+    assert set(one_by_one) == set(together)
+    for key, a in one_by_one.items():
+        b = together[key]
+        assert (a.status, a.diverged_at) == (b.status, b.diverged_at)
+        assert np.allclose(a.loss, b.loss, rtol=1e-4)
+        assert a.heldout_mse == pytest.approx(b.heldout_mse, rel=1e-4)
+        assert a.zero_mse == pytest.approx(b.zero_mse, rel=1e-6)
+
+
+def _as_gpu(init):
+    def patched(self, *arguments):
+        init(self, *arguments)
+        self.platform = "gpu"
+
+    return patched
+
+
+def test_a_result_does_not_depend_on_what_else_is_in_the_chunk():
+    whole = outcomes(STUDY)
+    spec = STUDY.runs()[4]
+    single = next(iter(train_runs(STUDY, [spec])))[0]
+    assert np.array_equal(whole[spec.key].loss, single.loss)
+    few = outcomes(STUDY, workers=1)
+    assert all(np.array_equal(whole[k].loss, few[k].loss) for k in whole)
+
+
+def test_short_segments_change_nothing(monkeypatch):
+    from denseam.studies import engine
+
+    whole = outcomes(STUDY)
+    monkeypatch.setattr(engine, "SEGMENT_SECONDS", 1e-9)  # one step at a time
+    cut = outcomes(STUDY)
+    assert all(np.allclose(whole[k].loss, cut[k].loss, rtol=1e-5) for k in whole)
+    assert all(whole[k].heldout_mse == pytest.approx(cut[k].heldout_mse, rel=1e-5) for k in whole)
+
+
+def test_float64_is_float64_and_gpu_precisions_are_refused_on_the_cpu():
+    study = replace(STUDY, precision="float64", eta0=(0.02,))
+    found = outcomes(study)
+    for spec in study.runs()[:2]:  # float64 draws other random numbers, so it is compared with itself
+        scales = scales_of(study, spec)
+        model = dam.DenseAM.create(scales, study.lagrangian, seed=spec.seed, dtype=np.float64)
+        data = study.source().samples(spec.shape, spec.seed, np.float64)
+        run = dam.train(model, data, optimizer=dam.sgd(scales), epochs=3, seed=spec.seed)
+        assert found[spec.key].final_mse == pytest.approx(run.final_mse, rel=1e-10)
+    for precision in ("tf32", "bf16"):
+        with pytest.raises(InputError, match="needs a GPU"):
+            run_studies(replace(STUDY, precision=precision))
+
+
+def test_a_sweep_in_which_everything_diverges_ends():
+    study = replace(STUDY, eta0=(1e5, 1e6))
+    found = outcomes(study)
+    assert {o.status for o in found.values()} == {"diverged"}
+    assert all(np.isinf(o.final_mse) and np.isinf(o.heldout_mse) for o in found.values())
+    records = run_studies(study).records
+    (judged,) = dam.verdict(records)
+    assert judged.status == "INCONCLUSIVE"
+    assert "every run diverged" in judged.reason
+
+
+def test_progress_adds_up_to_all_steps():
+    class Count(Listener):
+        steps = runs = 0
+
+        def advanced(self, steps, spec):
+            self.steps += steps
+
+        def finished(self, outcomes):
+            self.runs += len(outcomes)
+
+    count = Count()
+    outcomes(replace(STUDY, eta0=(0.01, 1e5)), listener=count)
+    assert count.runs == 8
+    assert count.steps == 8 * 3 * 10
+
+
+def test_the_engine_stops_when_asked():
+    stop = threading.Event()
+    stop.set()
+    with pytest.raises(Interrupted):
+        list(train_runs(STUDY, STUDY.runs(), stop=stop))
+
+
+def test_an_event_to_stop_by_serves_several_studies():
+    stop = threading.Event()
+    both = [STUDY, replace(STUDY, centred=False, name="")]
+    assert len(run_studies(both, stop=stop).records) == 24
+    assert not stop.is_set()
+
+
+def test_a_chunk_that_does_not_fit_is_halved(monkeypatch):
+    from denseam.studies import engine
+
+    real, calls = engine._train_chunk, []
+
+    def small_memory(program, chunk, listener, stop):
+        calls.append(sum(map(len, chunk)))
+        if calls[-1] > 1:
+            raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: out of memory")
+        return real(program, chunk, listener, stop)
+
+    monkeypatch.setattr(engine, "_train_chunk", small_memory)
+    assert len(outcomes(STUDY)) == 12
+    assert max(calls) > 1
+
+    def no_memory(program, chunk, listener, stop):
+        raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: out of memory")
+
+    monkeypatch.setattr(engine, "_train_chunk", no_memory)
+    with pytest.raises(InputError, match="does not fit"):
+        outcomes(STUDY)
+
+
+def test_data_from_a_file_is_trained_on(tmp_path):
+    rng = np.random.default_rng(0)
+    np.save(tmp_path / "d.npy", rng.standard_normal((50, 10)) @ rng.standard_normal((10, 10)) / 3)
+    study = Study(
+        "relu", "sgd", (20,), (0.01,), dam.MemoriesOnly(10, 30, 7), data=str(tmp_path / "d.npy"), epochs=3
+    )
+    found = outcomes(study)
+    assert {o.status for o in found.values()} == {"finished"}
+    assert all(np.isfinite(o.heldout_mse) for o in found.values())
+    source = study.source()
+    train, held = (
+        np.asarray(f(study.regime.shape(20), 1, np.float64)) for f in (source.samples, source.heldout)
+    )
+    assert (train.shape, held.shape) == ((30, 10), (5, 10))
+    assert not {tuple(r) for r in train.tolist()} & {tuple(r) for r in held.tolist()}
+
+
+PROBED = {
+    "relu-sgd": replace(STUDY, probes=("all",), probe_steps=(0, 1, 7, 29), name=""),
+    "softmax-adam": replace(CASES["softmax-adam"], probes=("all",), probe_steps=(0, 5), name=""),
+}
+
+
+@pytest.mark.parametrize("case", PROBED)
+def test_probes_see_each_step_and_leave_training_alone(case):
+    """The k-th measurement is that of the plain loop, stopped there; the losses do not change."""
+    import jax.numpy as jnp
+
+    from denseam.studies.engine import build
+    from denseam.training.batches import draw_batches, noisy_batch
+    from denseam.training.gradient import Columns, step
+    from denseam.training.probes import measure
+
+    study = PROBED[case]
+    plain, found = outcomes(replace(study, probes=(), probe_steps=None)), outcomes(study)
+    unprobed = {(o.spec.scale, o.spec.seed, *o.spec.values.values()): o for o in plain.values()}
+    for spec in study.runs()[::5]:
+        outcome = found[spec.key]
+        np.testing.assert_allclose(
+            outcome.loss, unprobed[(spec.scale, spec.seed, *spec.values.values())].loss, rtol=1e-4
+        )
+        assert outcome.probe_steps == study.probe_steps
+        assert tuple(outcome.probes) == study.probes
+        model, optimizer = build(study, spec, None, jnp.float32)
+        state = optimizer.init(model.parameters)
+        P, B = spec.shape.P, spec.shape.B
+        data = study.source().samples(spec.shape, spec.seed, np.float32)
+        taken = 0
+        for t in range(max(study.probe_steps) + 1):
+            epoch, within = divmod(t, P // B)
+            batches = draw_batches(spec.seed, epoch, P, B)
+            X, Y = noisy_batch(data, batches.samples[within], batches.noise[within], spec.values["noise"])
+            if t in study.probe_steps:
+                batch = Columns(model.drive(X).T, Y.T)
+                here = np.asarray(measure(model, optimizer, state, batch, study.probes))
+                there = np.array([outcome.probes[n][taken] for n in study.probes])
+                loose = [n in ("dF_remainder", "dF_outer_spike", "dF_inner_spike") for n in study.probes]
+                ok = np.isclose(there, here, rtol=5e-3, atol=1e-6) | (np.array(loose) & (there < 1e-3))
+                assert ok.all(), [
+                    (n, a, b) for n, a, b, k in zip(study.probes, here, there, ok, strict=True) if not k
+                ]
+                taken += 1
+            model, state, _ = step(model, optimizer, state, X, Y)
+
+
+def test_probes_are_the_same_in_both_layouts(monkeypatch):
+    from denseam.studies import engine
+
+    study = PROBED["relu-sgd"]
+    one_by_one = outcomes(study)
+    monkeypatch.setattr(engine, "_OneByOne", _Together)
+    monkeypatch.setattr(Program, "__init__", _as_gpu(Program.__init__))
+    for key, b in outcomes(study).items():
+        for name, values in one_by_one[key].probes.items():
+            if name != "dF_remainder":
+                np.testing.assert_allclose(b.probes[name], values, rtol=5e-3, atol=1e-6, err_msg=name)
+
+
+def test_probes_of_a_run_that_diverges_end_where_it_does():
+    study = replace(STUDY, eta0=(50.0,), scales=(16,), probes=("F", "dW"), probe_steps=(0, 1, 29), name="")
+    for outcome in outcomes(study).values():
+        assert outcome.status == "diverged"
+        assert np.isfinite(outcome.probes["F"][0])
+        assert not np.isfinite(outcome.probes["F"][-1])
+
+
+SEVERAL = """
+import jax, numpy as np
+from denseam.studies import engine
+from denseam.studies.study import Study
+
+study = Study("relu", "adam", (16,), (0.003, 0.02), seeds=4, epochs=2, probes=("F",), probe_steps=(0, 5))
+runs = lambda **k: {o.spec.key: o for c in engine.train_runs(study, study.runs(), **k) for o in c}
+one = runs(devices=jax.devices()[:1], workers=1)
+several = runs(devices=jax.devices(), workers=3)  # one program for each core
+init, used = engine.Program.__init__, set()
+
+def as_gpu(self, *arguments):
+    init(self, *arguments)
+    self.platform = "gpu"
+
+class Spied(engine._Together):  # all models of a chunk as one array, as on a GPU
+    def run(self):
+        used.add(self.place)
+        return super().run()
+
+engine.Program.__init__, engine._OneByOne, engine._Together = as_gpu, Spied, Spied
+together = runs(devices=jax.devices(), workers=3)
+assert len(used) == 3, used
+for key, outcome in one.items():
+    for other in (several[key], together[key]):
+        assert np.allclose(other.loss, outcome.loss, rtol=1e-4)
+        assert np.allclose(other.probes["F"], outcome.probes["F"], rtol=1e-4)
+print("the same on", len(jax.devices()))
+"""
+
+
+def test_several_devices_share_the_work_and_give_the_same():
+    """Three virtual devices, in both layouts."""
+    import os
+    import subprocess
+    import sys
+
+    three = f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=3"
+    flags = {"XLA_FLAGS": three, "JAX_PLATFORMS": "cpu"}
+    found = subprocess.run(
+        [sys.executable, "-c", SEVERAL], capture_output=True, text=True, env=os.environ | flags, timeout=300
+    )
+    assert found.stdout.strip() == "the same on 3", found.stderr[-2000:]

@@ -1,0 +1,188 @@
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import denseam as dam
+from denseam.errors import InputError
+from denseam.studies.study import AXES, Study, from_document, from_file, grid_values, logspace
+
+BASE = Study("relu", "sgd", (16, 32), (0.01, 0.1), seeds=2, epochs=2)
+
+
+def test_runs_are_the_grid_of_scales_axes_and_seeds():
+    study = replace(BASE, axes={"s2_0": (0.5, 1.0, 2.0)})
+    runs = study.runs()
+    assert len(runs) == 2 * 2 * 3 * 2
+    assert len({run.key for run in runs}) == len(runs)
+    assert study.swept == ("eta0", "s2_0")
+    assert runs[0].shape == dam.Shape(16, 32, 80, 8)
+    assert set(runs[0].values) == set(AXES)
+
+
+CHANGES = {
+    "activation": {"activation": "tanh"},
+    "power": {"activation": dam.relu(2)},
+    "optimizer": {"optimizer": "adam"},
+    "regime": {"regime": dam.Proportional(2, 5, 0.2)},
+    "epochs": {"epochs": 3},
+    "noise": {"axes": {"noise": (0.4,)}},
+    "data": {"data": "anisotropic"},
+    "centred": {"centred": False},
+    "bias_init": {"bias_init": "normal"},
+    "parameterization": {"parameterization": "standard"},
+    "precision": {"precision": "float64"},
+    "axis": {"axes": {"s1_0": (0.9,)}},
+    "seeds": {"seeds": (5, 6)},
+    "eta0": {"eta0": (0.02, 0.2)},
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_whatever_changes_a_result_changes_every_key(change):
+    changed = replace(BASE, **CHANGES[change], **({} if change == "centred" else {"centred": None}))
+    assert not {r.key for r in BASE.runs()} & {r.key for r in changed.runs()}
+
+
+def test_names_and_wider_grids_keep_the_keys():
+    wider = replace(BASE, eta0=(0.01, 0.05, 0.1), scales=(16, 32, 64), seeds=3, name="other")
+    assert {r.key for r in BASE.runs()} < {r.key for r in wider.runs()}
+    assert wider.id == BASE.id
+
+
+def test_keys_do_not_depend_on_the_path_of_the_data_but_on_its_content(tmp_path):
+    rng = np.random.default_rng(0)
+    array = rng.standard_normal((60, 8))
+    for name in ("a.npy", "b.npy"):
+        np.save(tmp_path / name, array)
+    np.save(tmp_path / "c.npy", array + 1)
+    regime = dam.MemoriesOnly(8, 40, 10)
+    keys = [
+        {r.key for r in Study("relu", "sgd", (16,), (0.1,), regime, data=str(tmp_path / n)).runs()}
+        for n in ("a.npy", "b.npy", "c.npy")
+    ]
+    assert keys[0] == keys[1]
+    assert not keys[0] & keys[2]
+
+
+def test_grids_are_read_from_text():
+    assert grid_values("eta0", "1e-3:1:4") == pytest.approx((1e-3, 1e-2, 1e-1, 1))
+    assert grid_values("eta0", "0.1, 0.2") == (0.1, 0.2)
+    assert logspace(1e-2, 1, 3) == (0.01, 0.1, 1.0)
+
+
+def test_a_file_holds_common_keys_and_tables(tmp_path):
+    path = tmp_path / "study.toml"
+    path.write_text(
+        'activation = "relu"\noptimizer = "sgd"\nscales = [16, 32]\neta0 = "1e-2:1:3"\nepochs = 2\n'
+        "[axes]\ns2_0 = [0.5, 1.0]\n[[study]]\n[[study]]\nuncentered = true\n"
+    )
+    centred, uncentred = from_file(path, {"seeds": 5})
+    assert (centred.centred, uncentred.centred) == (True, False)
+    assert centred.seeds == (0, 1, 2, 3, 4)
+    assert centred.axes["s2_0"] == (0.5, 1.0)
+    assert uncentred.name == "relu-sgd-uncentred"
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (
+            lambda: Study("gelu", "lion", (32, 16), (), epochs=0, seeds=0, precision="f8", bias_init="one"),
+            ["activation", "optimizer", "scales must rise", "eta0 must not be empty", "epochs", "seeds",
+             "precision", "bias_init"],
+        ),
+        (lambda: replace(BASE, scales=(16, 16)), ["scales must not hold a value twice"]),
+        (lambda: replace(BASE, eta0=(0.2, 0.1)), ["eta0 must rise"]),
+        (lambda: replace(BASE, eta0=(-1.0, 0.1)), ["eta0 must be above 0"]),
+        (lambda: replace(BASE, eta0=(0.1, math.nan)), ["eta0 must"]),
+        (lambda: replace(BASE, regime=dam.Proportional(2, 0.5, 0.1)), ["scale 16: its batch"]),
+        (lambda: replace(BASE, axes={"s3_0": (1.0,)}), ["unknown axis 's3_0' (did you mean"]),
+        (lambda: replace(BASE, axes={"beta1": (0.5,)}), ["axis beta1 belongs to the optimizer 'adam'"]),
+        (lambda: replace(BASE, axes={"beta": (2.0,)}), ["axis beta belongs to the activation 'softmax'"]),
+        (lambda: replace(BASE, axes={"momentum": (1.0,)}), ["momentum must be at least 0 and below 1"]),
+        (lambda: replace(BASE, data="nowhere.npy"), ["data must be 'isotropic'"]),
+        (
+            lambda: from_document({"activation": "relu", "optimizr": "sgd"}),
+            ["did you mean 'optimizer'?", "eta0 is needed"],
+        ),
+        (
+            lambda: from_document(
+                {"activation": "relu", "optimizer": "sgd", "scales": 16, "eta0": 1, "regime": "memories-only"}
+            ),
+            ["features is needed", "samples is needed", "batch is needed"],
+        ),
+        (
+            lambda: from_document(
+                {"activation": "relu", "optimizer": "sgd", "scales": "16.5", "eta0": "x:y:z", "kappa": -1}
+            ),
+            ["scales must be whole", "eta0 must be low:high:count", "kappa"],
+        ),
+        (
+            lambda: from_document(
+                {"activation": "relu", "optimizer": "sgd", "scales": "16", "eta0": "1", "batch": 3}
+            ),
+            ["batch does not belong to the regime 'proportional'"],
+        ),
+        (lambda: logspace(0, 1, 3), ["low and high"]),
+    ],
+)  # fmt: skip
+def test_bad_input_is_named_all_at_once_in_one_line(make, words):
+    with pytest.raises(InputError) as caught:
+        make()
+    assert "\n" not in str(caught.value)
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_more_samples_than_there_are_are_refused(tmp_path):
+    np.save(tmp_path / "d.npy", np.random.default_rng(0).standard_normal((20, 8)))
+    with pytest.raises(
+        InputError, match=r"has 18 samples to train on \(2 more are held out\), .* asks for 40"
+    ):
+        Study("relu", "sgd", (16,), (0.1,), dam.MemoriesOnly(8, 40, 10), data=str(tmp_path / "d.npy"))
+    with pytest.raises(InputError, match="has only 8 features"):
+        Study("relu", "sgd", (16,), (0.1,), dam.MemoriesOnly(9, 10, 10), data=str(tmp_path / "d.npy"))
+    bad = tmp_path / "bad.toml"
+    bad.write_text("activation = ")
+    for path in (bad, tmp_path / "none.toml"):
+        with pytest.raises(InputError, match=path.name):
+            from_file(path)
+
+
+def test_probes_are_resolved_checked_and_part_of_the_keys_only_where_asked_for():
+    base = Study("relu", "sgd", (16, 32), (0.01,), seeds=1, epochs=32)
+    probed = replace(base, probes=("spectra", "dZ1"))
+    assert "lambda_max" in probed.probes
+    assert "dZ1" in probed.probes
+    assert probed.steps_to_probe(probed.regime.shape(16)) == (0, 256)
+    assert base.steps_to_probe(base.regime.shape(16)) == ()
+    assert {s.key for s in base.runs()}.isdisjoint(s.key for s in probed.runs())
+    for change, words in (
+        ({"probes": ("K_eff",)}, "probe K_eff .*needs the activation 'softmax'"),
+        ({"probes": ("everything",)}, "probes must be 'all'"),
+        ({"probe_steps": (0, 1)}, "say what to measure"),
+        ({"probes": ("Z",), "probe_steps": (3, 1)}, "probe_steps must rise"),
+        ({"probes": ("Z",), "probe_steps": (0, 320)}, "probe_steps must be at most 319"),
+        ({"probes": ("dF11",), "axes": {"momentum": (0.5,)}}, "without momentum"),
+    ):
+        with pytest.raises(InputError, match=words):
+            replace(base, **change)
+
+
+def test_a_parameterization_of_ones_own():
+    base = Study("relu", "adam", (16, 32), (0.01,), seeds=1)
+    text = replace(base, parameterization="s2=K^-1, eta_W=N^1/2", name="")
+    rule = text.rule()
+    assert (str(rule.s1), str(rule.s2), str(rule.eta_W)) == ("N^-1/2", "K^-1", "N^1/2")
+    assert not rule.prescribed
+    assert text.name == "relu-adam-s2=K^-1, eta_W=N^1/2"
+    as_object = replace(base, parameterization=rule, name="")
+    assert [s.key for s in as_object.runs()] == [s.key for s in text.runs()]
+    assert {s.key for s in base.runs()}.isdisjoint(s.key for s in text.runs())
+    with pytest.raises(InputError, match="parameterization is for elementwise, adam"):
+        replace(base, optimizer="sgd", parameterization=rule)
+    for wrong in ("s3=K", "s2", "s2=M^2", "mup"):
+        with pytest.raises(InputError, match=r"parameterization must be|must be a product of powers"):
+            replace(base, parameterization=wrong)

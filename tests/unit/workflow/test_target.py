@@ -1,0 +1,213 @@
+"""Training one large model: the same as in a sweep, from a stream of batches, through any interruption."""
+
+import json
+import subprocess
+import sys
+import threading
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import denseam as dam
+from denseam.analysis.prediction import Expected
+from denseam.errors import InputError
+from denseam.studies.study import Study
+from denseam.workflow import target
+from denseam.workflow.recipe import Recipe
+from denseam.workflow.target import LOG, MODEL, STATE, TrainListener, train_target
+
+SGD = Study("relu", "sgd", (16,), (1.0,), seeds=1, epochs=5, regime=dam.Proportional(2, 5, 0.1))
+CASES = {
+    "relu-sgd": Recipe(SGD, 0.05),
+    "softmax-adam": Recipe(
+        Study("softmax", "adam", (16,), (1.0,), seeds=1, epochs=5), 0.05, {"beta": 2.0, "s2_0": 0.5}
+    ),
+    "relu-adam-float64": Recipe(
+        Study("relu", "adam", (16,), (1.0,), seeds=1, epochs=5, precision="float64", data="anisotropic"), 0.03
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_target_is_the_run_that_a_sweep_would_train(case, tmp_path):
+    recipe = CASES[case]
+    study, spec = recipe.run(seed=3)
+    (row,) = dam.sweep(study)
+    found = train_target(recipe, tmp_path, seed=3)
+    assert spec.key == row["key"]
+    assert np.allclose(found.loss, row["loss"], rtol=2e-5)
+    assert found.heldout_mse == pytest.approx(row["heldout_mse"], rel=2e-5)
+    assert found.zero_mse == pytest.approx(row["zero_mse"], rel=0.2)  # over all epochs, there over the last
+    assert found.status == "finished"
+    assert found.operations == 10 * 16 * 32 * 8 * 10 * 5
+
+
+def test_samples_from_a_file_are_those_of_a_sweep(tmp_path):
+    rng = np.random.default_rng(0)
+    np.save(tmp_path / "x.npy", rng.standard_normal((200, 24)) @ rng.standard_normal((24, 24)) / 4 + 3)
+    recipe = Recipe(replace(SGD, data=str(tmp_path / "x.npy"), name=""), 0.02)
+    (row,) = dam.sweep(recipe.run()[0])
+    found = train_target(recipe, tmp_path / "out")
+    assert np.allclose(found.loss, row["loss"], rtol=2e-5)
+    assert found.memory.encoder.describe() == f"{tmp_path / 'x.npy'}, 24 features, orthonormal to 16, centred"
+    loaded = dam.Memory.load(tmp_path / "out" / MODEL)
+    assert np.array_equal(loaded.model.W, found.memory.model.W)
+    assert loaded.model.scales.eta_W == pytest.approx(0.02 * 32)
+    assert loaded.noise == 0.5
+
+
+def test_an_event_stops_it_and_the_state_is_saved(tmp_path):
+    stop = threading.Event()
+    stop.set()
+    with pytest.raises(KeyboardInterrupt):
+        train_target(CASES["relu-sgd"], tmp_path, stop=stop)
+    assert (tmp_path / STATE).exists()
+    assert not (tmp_path / MODEL).exists()
+
+
+class StopAt(TrainListener):
+    """Ctrl-C after so many steps."""
+
+    def __init__(self, step):
+        self.step = step
+
+    def advanced(self, step, loss):
+        if step >= self.step:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("case", ["relu-sgd", "softmax-adam"])
+def test_an_interrupted_training_ends_with_the_same_model(case, tmp_path, monkeypatch):
+    monkeypatch.setattr(target, "SEGMENT_BYTES", 3 * 8 * 16 * 4)  # three steps at once, of ten in an epoch
+    recipe = CASES[case]
+    whole = train_target(recipe, tmp_path / "whole")
+    for step in (3, 10, 17, 49):
+        with pytest.raises(KeyboardInterrupt):
+            train_target(recipe, tmp_path / "parts", listener=StopAt(step))
+        assert (tmp_path / "parts" / STATE).exists()
+        assert not (tmp_path / "parts" / MODEL).exists()
+    parts = train_target(recipe, tmp_path / "parts")
+    assert np.array_equal(parts.loss, whole.loss)
+    for name in ("W", "b", "c"):
+        assert np.array_equal(getattr(parts.memory.model, name), getattr(whole.memory.model, name))
+    assert parts.heldout_mse == whole.heldout_mse
+
+
+def test_a_state_is_saved_as_it_goes(tmp_path, monkeypatch):
+    monkeypatch.setattr(target, "SEGMENT_BYTES", 8 * 16 * 4)
+    monkeypatch.setattr(target, "SAVE_SECONDS", 0.0)
+    saved = []
+    real = target.checkpoint.write
+    monkeypatch.setattr(
+        target.checkpoint, "write", lambda path, *a: (saved.append(path.name), real(path, *a))[1]
+    )
+    train_target(CASES["relu-sgd"], tmp_path)
+    assert saved.count(STATE) > 1
+
+
+def test_a_finished_training_is_not_trained_again(tmp_path):
+    first = train_target(CASES["relu-sgd"], tmp_path)
+    seen = []
+
+    class Seen(TrainListener):
+        def advanced(self, step, loss):
+            seen.append(step)
+
+    second = train_target(CASES["relu-sgd"], tmp_path, listener=Seen())
+    assert not seen
+    assert np.array_equal(first.loss, second.loss)
+    with pytest.raises(InputError, match="holds the training of another model"):
+        train_target(CASES["softmax-adam"], tmp_path)
+
+
+def test_a_damaged_state_is_said(tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        train_target(CASES["relu-sgd"], tmp_path, listener=StopAt(1))
+    (tmp_path / STATE).write_bytes((tmp_path / STATE).read_bytes()[:-8])
+    with pytest.raises(InputError, match="not a readable safetensors file"):
+        train_target(CASES["relu-sgd"], tmp_path)
+
+
+def test_divergence_is_data_and_leaves_no_model(tmp_path):
+    found = train_target(Recipe(SGD, 300.0), tmp_path)
+    assert found.status == "diverged"
+    assert found.diverged_at is not None
+    assert found.memory is None
+    assert not (tmp_path / MODEL).exists()
+    document = json.loads((tmp_path / LOG).read_text())
+    assert document["diverged"]
+    assert document["final_mse"] is None
+
+
+@pytest.mark.parametrize(("middle", "side"), [(0.01, "above"), (30.0, "below"), (None, "")])
+def test_a_word_when_the_loss_leaves_what_was_expected(middle, side, tmp_path):
+    plain = train_target(CASES["relu-sgd"], tmp_path / "plain")
+    curve = plain.loss / plain.zero_mse if middle is None else np.full(5, middle)
+    recipe = replace(CASES["relu-sgd"], expected=Expected(0.9 * curve, curve, 1.1 * curve))
+    told = []
+
+    class Told(TrainListener):
+        def left(self, epoch, loss, expected, where):
+            told.append((epoch, where))
+
+    found = train_target(recipe, tmp_path / "out", listener=Told())
+    assert told == ([(2, side)] if side else [])
+    assert (found.left_at, found.left_side) == ((2, side) if side else (None, ""))
+
+
+def test_another_size_of_the_family_has_no_expectation(tmp_path):
+    recipe = replace(CASES["relu-sgd"], expected=Expected(*(np.zeros(5) for _ in range(3))))
+    found = train_target(recipe, tmp_path, scale=24)
+    assert (found.memory.model.N, found.left_at) == (24, None)
+
+
+MEASURE = """
+import sys, threading, time
+import denseam as dam
+from denseam.workflow.recipe import Recipe
+from denseam.studies.study import Study
+from denseam.workflow.target import train_target
+
+def anonymous():
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("RssAnon")) / 1024
+
+def training(data, out):
+    # the work without the data: everything is compiled and imported when it ends
+    study = Study("relu", "sgd", (32,), (1.0,), seeds=1, epochs=1, data=data, regime=dam.MemoriesOnly(1024, P, 512))
+    return train_target(Recipe(study, 0.002), out)
+
+folder, P = sys.argv[1], int(sys.argv[2])
+most, going = 0.0, True
+def watch():
+    global most
+    while going:
+        most = max(most, anonymous())
+        time.sleep(0.01)
+P, whole = 2048, P
+training(folder + "/small.npy", folder + "/a")
+before = anonymous()
+thread = threading.Thread(target=watch); thread.start()
+P = whole
+found = training(folder + "/large.npy", folder + "/b")
+going = False; thread.join()
+print(found.status, most - before)
+"""
+
+
+def test_data_larger_than_allowed_memory_is_streamed(tmp_path):
+    rng = np.random.default_rng(0)
+    block = (rng.standard_normal((4096, 8)) @ rng.standard_normal((8, 1024)) / 3).astype(np.float32)
+    np.save(tmp_path / "small.npy", block)
+    large = np.lib.format.open_memmap(tmp_path / "large.npy", "w+", np.float32, (120 * 1024, 1024))
+    for first in range(0, len(large), len(block)):
+        large[first : first + len(block)] = block
+    del large  # 480 MB
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURE, str(tmp_path), "110000"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    status, grown = done.stdout.split()
+    assert status == "finished"
+    assert float(grown) < 330, grown  # MB; the samples alone are 430

@@ -1,0 +1,277 @@
+"""From data to a trained memory, through the installed program."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from denseam.cli import main
+from tests.program import PROGRAM, run
+
+GOAL = ("--features", 64, "--epochs", 6, "--rho", 4, "--beta", 0.25, "--optimizer", "sgd")
+
+
+def document(found):
+    """The one JSON document on standard output."""
+    assert found.stderr == "" or "denseam" in found.stderr or "runs" in found.stderr
+    return json.loads(found.stdout)
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory):
+    """1200 pictures of clouds, 12×12: Gaussian fields with a power-law spectrum."""
+    rng, k = np.random.default_rng(0), np.fft.fftfreq(12)
+    amplitude = (k[:, None] ** 2 + k**2 + 1 / 144) ** -0.5
+    clouds = np.fft.ifft2(amplitude * np.fft.fft2(rng.standard_normal((1200, 12, 12)))).real
+    path = tmp_path_factory.mktemp("images") / "clouds.npy"
+    np.save(path, (127 + 50 * clouds / clouds.std()).clip(0, 255).astype(np.uint8))
+    return path
+
+
+@pytest.fixture(scope="module")
+def tuned(images, tmp_path_factory):
+    """A search at 4×4, 6×6 and 12×12, and what the program said."""
+    folder = tmp_path_factory.mktemp("tuned")
+    found = run(
+        "tune", images, "--epochs", 12, "--optimizer", "adam", "--unit-variance",
+        "--scales", "16,36,144", "--out", folder, "--json",
+    )  # fmt: skip
+    return folder, found
+
+
+@pytest.fixture(scope="module")
+def trained(images, tuned):
+    folder, _ = tuned
+    return folder / "target" / "memory.safetensors", run("train", images, "--tuned", folder, "--json")
+
+
+def test_tune_says_what_was_chosen_and_why(tuned):
+    _, found = tuned
+    said = document(found)
+    assert found.returncode == {"TRANSFERS": 0, "INCONCLUSIVE": 2}.get(said["status"], 1)
+    assert said["status"] == "TRANSFERS", said["verdict"]["reason"]
+    low, high = said["eta0_ci"]
+    assert low < said["eta0"] < high
+    assert said["target"] == {"N": 144, "K": 288, "P": 720, "B": 72}
+    assert said["parameters"]["s1"] == pytest.approx(1 / 12)
+    assert said["data"].endswith("clouds.npy, plaquettes, centred, unit variance, 0.1 held out")
+    assert said["cost"]["runs"] >= 3 * 3 * 9
+    for file in said["files"]:
+        assert os.path.getsize(file) > 1000
+
+
+def test_train_recall_and_consistency(images, tuned, trained, tmp_path, inside):
+    folder, _ = tuned
+    model, found = trained
+    said = document(found)
+    assert found.returncode == 0
+    assert said["status"] == "finished"
+    assert said["final_mse"] < 0.5 * said["zero_mse"]
+    assert len(said["loss"]) == 12
+    assert all(os.path.exists(file) for file in said["files"])
+
+    recalled = run(
+        "recall", model, images, "--heldout", "--samples", 20, "--noise", "1,2", "--steps", 3,
+        "--out", tmp_path / "recalled", "--json",
+    )  # fmt: skip
+    levels = document(recalled)["levels"]
+    assert [level["noise"] for level in levels] == [1, 2]
+    for level in levels:
+        assert level["error_once"] < 0.9 * level["error_start"]
+        assert level["energy_end"] < level["energy_start"]
+        assert level["largest_rise"] < 1e-5
+    arrays = np.load(tmp_path / "recalled" / "recalled.npz")
+    assert arrays["output"].shape == (2, 20, 12, 12)
+    assert 100 < arrays["output"].mean() < 150  # in the values of the file
+    assert len(list((tmp_path / "recalled" / "images").iterdir())) == 40
+    assert (tmp_path / "recalled" / "recall.png").stat().st_size > 5000
+
+    hidden = inside("recall", model, images, "--samples", 20, "--hide", "left", "--steps", 4)
+    assert hidden.returncode == 0
+    assert "20 samples, 288 memories" in hidden.stdout
+
+    assert inside("train", images, "--tuned", folder, "--scale", 36, "-q").returncode == 0
+    small = folder / "scale-36" / "memory.safetensors"
+    compared = document(
+        inside("consistency", model, small, images, "--steps", 1, "--out", tmp_path / "c", "--json")
+    )
+    assert compared["correlation"] > 0.8
+    assert compared["correlation"] > compared["chance"] + 0.3
+    assert compared["relative_error"] < 0.7
+    assert (tmp_path / "c" / "consistency.png").stat().st_size > 5000
+
+
+def test_plan_comes_before_anything(images, inside):
+    found = run("plan", images, "--json")
+    said = document(found)
+    assert [row["features"] for row in said["tuning"]["sizes"]] == [9, 16, 36]
+    assert said["training"]["memories"] == 288
+    assert 0 < said["share"] < 0.1
+    assert said["target_sweep"]["seconds"] > said["tuning"]["seconds"]
+    people = inside("plan", images)
+    assert people.returncode == 0
+    assert "sweep the target" in people.stdout
+
+
+def test_a_refusal_is_an_answer(tmp_path, inside):
+    found = run("tune", "isotropic", *GOAL, "--parameterization", "eta_W=K^3", "--out", tmp_path / "t", "-q")
+    assert found.returncode == 1
+    assert "no learning rate is recommended" in found.stdout
+    assert "not the prescription" in found.stdout
+    found = inside("train", "isotropic", "--tuned", tmp_path / "t")
+    assert found.returncode == 64
+    assert "no learning rate is recommended" in found.stderr
+
+
+@pytest.fixture(scope="module")
+def bad(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bad")
+    rng = np.random.default_rng(0)
+    vectors = rng.standard_normal((100, 64))
+    np.save(folder / "good.npy", vectors)
+    holes, constant = vectors.copy(), vectors.copy()
+    holes[3, 5] = np.nan
+    constant[:, 7] = 2.0
+    np.save(folder / "nan.npy", holes)
+    np.save(folder / "constant.npy", constant)
+    np.save(folder / "objects.npy", np.array([{"a": 1}, [2, 3]], dtype=object), allow_pickle=True)
+    (folder / "text.npy").write_text("not an array")
+    (folder / "pictures").mkdir()
+    from PIL import Image
+
+    for name, size in (("a.png", (8, 8)), ("b.png", (9, 8))):
+        Image.new("L", size).save(folder / "pictures" / name)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("tune {bad}/nan.npy --out {out}", "must be finite, got nan at sample 3, feature 5"),
+        ("tune {bad}/constant.npy --out {out}", "feature 7 is constant"),
+        ("tune {bad}/objects.npy --out {out}", "never unpickled"),
+        ("tune {bad}/text.npy --out {out}", "text.npy"),
+        ("tune {bad}/pictures --out {out}", "a.png"),
+        ("tune {bad}/good.npy --samples 1000 --out {out}", "90 samples to train on (10 more are held out)"),
+        ("tune {bad}/good.npy --scales 16,32,128 --out {out}", "target 64 is smaller than the base"),
+        ("tune {bad}/good.npy", "out is needed"),
+        ("tune {bad}/good.npy --tune eta0,gamma --out {out}", "gamma"),
+        ("tune {bad}/good.npy --shrink plaquettes --out {out}", "plaquettes"),
+        ("tune nowhere.npy --out {out}", "nowhere.npy"),
+        ("plan {bad}/good.npy --regime memories-only", "memories is needed"),
+        ("train {bad}/good.npy", "tuned is needed"),
+        ("train {bad}/good.npy --tuned {bad}", "holds no tuned.json"),
+        ("recall {bad}/good.npy {bad}/good.npy", "not a readable safetensors file"),
+        ("recall {model} {bad}/good.npy --out {out}", "144 features (12×12 images)"),
+        ("recall {model} {images} --mask {bad}/good.npy --out {out}", "mask"),
+        ("recall {model} {images} --hide middle --out {out}", "hide must be"),
+        ("recall {model} {images} --noise=-1 --out {out}", "noise must be at least 0"),
+        ("recall {model} {images} --out {out}.txt", "out must be a folder"),
+        ("recall {model} {images} --steps 0 --out {out}", "steps must be"),
+        ("consistency {model} {model} {images}", "fewer features"),
+    ],
+)
+def test_bad_input_is_one_line_and_leaves_nothing(arguments, words, bad, images, trained, tmp_path, capsys):
+    out = tmp_path / "out"
+    text = arguments.format(bad=bad, images=images, model=trained[0], out=out)
+    assert main(text.split()) == 64
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert len(said.err.splitlines()) == 1
+    assert words in said.err
+    assert not out.exists()
+
+
+# --- kill -9 -----------------------------------------------------------------------------------------
+
+
+#: What is killed is another process; what it is compared with, and what resumes it, runs in this one.
+AS_HERE = os.environ | {"JAX_ENABLE_X64": "1"}
+
+
+def killed(arguments, times, rng, begun, longest):
+    """Start the program and kill it a moment after it has begun, so many times; return how often it was running."""
+    kills = 0
+    for _ in range(times):
+        before = begun()
+        child = subprocess.Popen(
+            [PROGRAM, *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=AS_HERE
+        )
+        while child.poll() is None and begun() == before:
+            time.sleep(0.01)
+        time.sleep(rng.uniform(0, longest))
+        kills += child.poll() is None
+        child.kill()
+        child.wait()
+    return kills
+
+
+def without_seconds(text):
+    found = json.loads(text)
+    found.get("cost", {}).pop("seconds", None)
+    found.pop("seconds", None)
+    return found
+
+
+def test_killed_searches_end_the_same(images, tmp_path):
+    """A few kills here; `KILLS=10 pytest` for more."""
+    times, rng = int(os.environ.get("KILLS", "1")), random.Random(0)
+    search = ["tune", images, "--epochs", 12, "--optimizer", "sgd", "--unit-variance",
+              "--scales", "16,36,144", "-q"]  # fmt: skip
+    here = [str(word) for word in search]
+    assert main([*here, "--out", str(tmp_path / "whole")]) == 0
+    shards = tmp_path / "parts" / "runs" / "shards"
+    assert (
+        killed([*search, "--out", tmp_path / "parts"], times, rng, lambda: len(list(shards.glob("*"))), 0.5)
+        > 0
+    )
+    assert main([*here, "--out", str(tmp_path / "parts")]) == 0
+    whole, parts = (without_seconds((tmp_path / p / "tuned.json").read_text()) for p in ("whole", "parts"))
+    assert parts == whole
+
+
+SLOW = """
+import sys, time
+from denseam.workflow import target
+from denseam.cli import main
+target.SAVE_SECONDS, target.SEGMENT_BYTES = 0.0, {segment}  # a state after nearly every step, of 120
+real = target._Training._advance
+def slow(*arguments):
+    time.sleep(0.03)
+    return real(*arguments)
+target._Training._advance = slow
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_a_killed_training_goes_on_from_its_state(images, tuned, tmp_path, monkeypatch):
+    """Killed as soon as it has saved a later state, so that every start resumes one."""
+    from denseam.model import checkpoint
+    from denseam.workflow.target import STATE
+
+    folder, _ = tuned
+    train = ["train", str(images), "--tuned", str(folder), "-q", "--out"]
+    segment = 72 * 144 * 4
+    slow = [sys.executable, "-c", SLOW.format(segment=segment), *train]
+    monkeypatch.setattr("denseam.workflow.target.SEGMENT_BYTES", segment)
+    assert main([*train, str(tmp_path / "whole")]) == 0
+    out, steps = tmp_path / "parts", [0]
+    for _ in range(int(os.environ.get("KILLS", "2"))):
+        child = subprocess.Popen([*slow, out], stdout=subprocess.DEVNULL, env=AS_HERE)
+        while child.poll() is None:
+            if (out / STATE).exists() and (now := checkpoint.read(out / STATE)[1]["step"]) > steps[-1] + 3:
+                break
+            time.sleep(0.005)
+        assert child.poll() is None, "it ended before it was killed"
+        child.kill()
+        child.wait()
+        steps.append(now)
+    assert not (out / "memory.safetensors").exists()
+    assert main([*train, str(out)]) == 0
+    whole, parts = ((p / "memory.safetensors").read_bytes() for p in (tmp_path / "whole", out))
+    assert parts == whole
