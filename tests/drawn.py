@@ -8,7 +8,7 @@ from denseam.paper.sizes import SIZES
 
 
 def by_sgd_alone(figure):
-    return bool(figure.settings) and all(setting.optimizer == "sgd" for setting in figure.settings)
+    return bool(figure.settings) and all(setting.get("optimizer") == "sgd" for setting in figure.settings)
 
 
 SGD_ALONE = [figure.name for figure in catalog() if by_sgd_alone(figure)]

@@ -2,7 +2,8 @@
 
 import math
 
-from denseam.studies.study import Study, logspace
+from denseam.studies.study import Study
+from denseam.rules.fields import logspace
 
 
 def study(**changes):

@@ -10,7 +10,8 @@ import pytest
 from dask_jobqueue import SLURMCluster
 
 from denseam.errors import InputError
-from denseam.studies.cluster import Cluster, check_jobs, slurm
+from denseam.studies.cluster import Cluster
+from denseam.studies.dask_executor import check_jobs, slurm
 
 #: Runs the job here at once, and keeps its script.
 SBATCH = """#!{python}

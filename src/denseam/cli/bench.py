@@ -20,8 +20,9 @@ import jax
 from denseam._version import __version__
 from denseam.errors import refuse
 from denseam.rules import Proportional
+from denseam.rules.fields import logspace
 from denseam.studies.engine import train_runs
-from denseam.studies.study import Study, logspace
+from denseam.studies.study import Study
 from denseam.training.devices import cores
 from denseam.training.mesh import make_mesh, parse_mesh
 from denseam.workflow.calibration import rates_here, step_seconds

@@ -9,8 +9,9 @@ from pathlib import Path
 from denseam.analysis.transfer import Verdict, verdict
 from denseam.report.plots import draw_transfer
 from denseam.rules import Proportional
+from denseam.rules.fields import logspace
 from denseam.studies.runner import Summary, SweepListener, run_studies
-from denseam.studies.study import Study, logspace
+from denseam.studies.study import Study
 
 TITLES = {"relu-sgd": "centred", "relu-sgd-uncentred": "not centred"}
 

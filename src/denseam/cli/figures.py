@@ -4,27 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
 
-from denseam.cli.options import (
-    Account,
-    Address,
-    Cores,
-    ExecutorOption,
-    Gpus,
-    Json,
-    Memory,
-    Partition,
-    Quiet,
-    Time,
-    Workers,
-    cluster_options,
-)
+from denseam.cli.options import cluster_options, json_option, quiet_option, takes
 from denseam.cli.program import (
     IO_ERROR,
     OK,
+    Group,
     app,
     interruptible,
     listener_of,
@@ -33,20 +21,22 @@ from denseam.cli.program import (
     train_listener_of,
 )
 from denseam.cli.text import print_table
-from denseam.errors import InputError, refuse, together
+from denseam.errors import InputError, together
 from denseam.report.wording import duration
 
-figure = typer.Typer(
-    help="The paper's figures and studies of our own: train, draw, judge.", no_args_is_help=True
-)
-app.add_typer(figure, name="figure")
+
+@app.group(cls=Group)
+def figure() -> None:
+    """Train, draw and judge the paper's figures and studies of our own."""
+
 
 #: What came out → the sign in front of it.
 SIGNS = {"reproduced": "✓", "not reproduced": "✗", "undecided": "?"}
 
 
 @figure.command("list")
-def list_(json_: Json = False) -> int:
+@json_option
+def list_(json_: bool) -> int:
     """List all figures: name, label in the paper, what it shows."""
     from denseam.paper.catalog import catalog
 
@@ -83,44 +73,42 @@ def list_(json_: Json = False) -> int:
 
 
 @figure.command()
+@click.argument("names", nargs=-1, required=True)
+@takes(cluster_options(), "where")
+@click.option(
+    "--size", default="laptop", show_default=True, help="laptop (two cores), or paper (a large GPU)."
+)
+@click.option("--out", help="Folder; runs in it are not trained again.  [default: figures-SIZE]")
+@click.option("--draw-only", is_flag=True, help="Train nothing: draw and judge what is there.")
+@json_option
+@quiet_option
 def run(
-    names: Annotated[list[str], typer.Argument(help="Names or labels of figures; all for every one.")],
-    size: Annotated[str, typer.Option(help="laptop (two cores), or paper (a large GPU).")] = "laptop",
-    out: Annotated[
-        str | None, typer.Option(help="The folder (figures-SIZE); runs in it are not trained again.")
-    ] = None,
-    draw_only: Annotated[
-        bool, typer.Option("--draw-only", help="Train nothing: draw and judge what is there.")
-    ] = False,
-    executor: ExecutorOption = None,
-    address: Address = None,
-    workers: Workers = None,
-    gpus: Gpus = None,
-    partition: Partition = None,
-    account: Account = None,
-    time: Time = None,
-    memory: Memory = None,
-    cores: Cores = None,
-    json_: Json = False,
-    quiet: Quiet = False,
+    names: tuple[str, ...],
+    where: dict[str, Any],
+    size: str,
+    out: str | None,
+    draw_only: bool,
+    json_: bool,
+    quiet: bool,
 ) -> int:
-    """Make figures: train what is missing, draw, and judge each claim. Run it again to resume."""
+    """Make figures: train what is missing, draw, and judge each claim. Run it again to resume.
+
+    NAMES are names or labels of figures; `all` stands for every one.
+    """
     from time import perf_counter
 
     from denseam.paper.catalog import find
     from denseam.paper.gallery import RUNS, make_figures, size_of, write_findings
-    from denseam.studies.cluster import cluster_from, connect
+    from denseam.studies.cluster import cluster_from
+    from denseam.studies.dask_executor import connect
 
-    where = cluster_options(locals())
     figures, chosen, cluster = together(
         lambda: find(names), lambda: size_of(size), lambda: cluster_from(None, where)
     )
-    refuse(
-        ["workers: a figure is trained on all cores of this machine; leave it out"]
-        * (cluster.kind == "local" and bool(cluster.workers))
-        + ["executor: --draw-only trains nothing; leave one of them out"]
-        * (cluster.kind != "local" and draw_only)
-    )
+    if cluster.kind == "local" and cluster.workers:
+        raise InputError("workers: a figure is trained on all cores of this machine; leave it out")
+    if cluster.kind != "local" and draw_only:
+        raise InputError("executor: --draw-only trains nothing; leave one of them out")
     folder = Path(out or f"figures-{size}")
     if folder.exists() and not folder.is_dir():
         raise InputError(f"out {folder}: is not a folder")

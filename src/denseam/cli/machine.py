@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
 
-import typer
+import click
 
-from denseam.cli.options import Json, Quiet
+from denseam.cli.options import json_option, quiet_option
 from denseam.cli.program import OK, app, listener_of, print_json, teller
 from denseam.cli.text import print_table, print_verdicts
 from denseam.report.wording import quantity
+from denseam.rules.fields import Kind, Parameter, Part
+
+#: The sizes to measure at.
+SIZES = Parameter(Part.GROWTH, Kind.WHOLES, "Sizes N to measure.", document="features", low=1)
 
 
 @app.command()
-def doctor(json_: Json = False) -> int:
+@json_option
+def doctor(json_: bool) -> int:
     """Say what this installation can do: versions, devices, memory, optional parts."""
     from denseam.cli.doctor import examine
 
@@ -30,23 +34,23 @@ def doctor(json_: Json = False) -> int:
 
 
 @app.command()
-def bench(
-    features: Annotated[str, typer.Option(help="The N to measure, as in 64,128,256.")] = "64,128,256",
-    repeats: Annotated[int, typer.Option(help="Repetitions; medians are reported.")] = 5,
-    seconds: Annotated[float, typer.Option(help="Seconds of work per measurement.")] = 4.0,
-    mesh: Annotated[
-        str | None,
-        typer.Option(help="One model on many devices instead: memories=4,batch=2, or all; beside the plan."),
-    ] = None,
-    json_: Json = False,
-) -> int:
+@click.option("--features", default="64,128,256", show_default=True, help="Sizes N to measure.")
+@click.option("--repeats", type=int, default=5, show_default=True, help="Repetitions; medians are reported.")
+@click.option(
+    "--seconds", type=float, default=4.0, show_default=True, help="Seconds of work per measurement."
+)
+@click.option(
+    "--mesh", help="One model on many devices instead: memories=4,batch=2, or all; beside the plan."
+)
+@json_option
+def bench(features: str, repeats: int, seconds: float, mesh: str | None, json_: bool) -> int:
     """Measure this engine against the product peak of this machine and a plain PyTorch loop."""
     from denseam.cli.bench import benchmark
-    from denseam.studies.study import whole_values
 
+    sizes = SIZES.read(features)
     if mesh is not None:
-        return _bench_mesh(whole_values("features", features), mesh, repeats, seconds, json_)
-    document = benchmark(whole_values("features", features), repeats, seconds, teller(False))
+        return _bench_mesh(sizes, mesh, repeats, seconds, json_)
+    document = benchmark(sizes, repeats, seconds, teller(False))
     if json_:
         print_json(document)
         return OK
@@ -113,10 +117,9 @@ def _bench_mesh(features: Sequence[int], text: str, repeats: int, seconds: float
 
 
 @app.command()
-def demo(
-    out: Annotated[str, typer.Option(help="The folder for results and figures.")] = "demo",
-    quiet: Quiet = False,
-) -> int:
+@click.option("--out", default="demo", show_default=True, help="Folder for results and figures.")
+@quiet_option
+def demo(out: str, quiet: bool) -> int:
     """Show transfer with centring, and its failure without: two studies, two verdicts, one figure."""
     from denseam.cli.demo import demo as show
 

@@ -1,4 +1,4 @@
-"""The program: one Typer application, exit codes, and errors of one line."""
+"""The program: one group of commands, exit codes, and errors of one line."""
 
 from __future__ import annotations
 
@@ -8,34 +8,49 @@ import os
 import signal
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Iterable, Iterator
-from typing import Annotated, Any
+from typing import Any, NoReturn
 
-import typer
+import click
 
 from denseam._version import __version__
+from denseam.cli.options import Command
 from denseam.errors import InputError
 
-OK, BAD_INPUT, INTERNAL, IO_ERROR, INTERRUPTED = 0, 64, 70, 74, 130
+OK, FAILED, UNDECIDED, BAD_INPUT, INTERNAL, IO_ERROR, INTERRUPTED = 0, 1, 2, 64, 70, 74, 130
 SCHEMA = 1
 
-app = typer.Typer(
-    name="denseam",
-    help="Tune a Dense Associative Memory at small size, train it at large size.",
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
+
+class Group(click.Group):
+    """A group that lists its commands in the order in which they are defined."""
+
+    command_class = Command
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the commands."""
+        return list(self.commands)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the summary of every command, whole."""
+        rows = [(name, command.get_short_help_str(limit=1000)) for name, command in self.commands.items()]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
+@click.group(
+    "denseam",
+    cls=Group,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["--help", "-h"], "max_content_width": 100},
 )
-
-
-@app.callback(invoke_without_command=True)
-def _program(
-    context: typer.Context,
-    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
-) -> None:
-    if version:
-        print(f"denseam {__version__}")
-    elif context.invoked_subcommand is None:
+@click.version_option(__version__, message="%(prog)s %(version)s")
+@click.option("--debug", is_flag=True, help="Print the traceback of an error.")
+@click.pass_context
+def app(context: click.Context, debug: bool) -> None:
+    """Tune a Dense Associative Memory at small size, train it at large size."""
+    context.obj["debug"] = debug
+    if context.invoked_subcommand is None:
         print(context.get_help())
 
 
@@ -46,34 +61,45 @@ def print_json(document: dict[str, Any]) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the program; return its exit code."""
+    chosen = {"debug": False}
     try:
-        _settings()
-        result = app(args=arguments, prog_name="denseam", standalone_mode=False)
-        return result if isinstance(result, int) else OK
-    except InputError as error:
-        return _fail(str(error), BAD_INPUT)
-    except (KeyboardInterrupt, typer.Abort, Stopped) as error:
-        return _fail(str(error) or "interrupted", INTERRUPTED)
-    except OSError as error:
-        where = f" ({error.filename})" if error.filename else ""
-        return _fail(f"{error.strerror or error}{where}; what was written before is intact", IO_ERROR)
-    except Exception as error:
-        # Usage errors come from click, or from the copy of it inside newer versions of Typer.
-        if hasattr(error, "format_message"):
+        _keep_programs()
+        code = app.main(args=arguments, prog_name="denseam", standalone_mode=False, obj=chosen)
+        return code if isinstance(code, int) else OK
+    except BaseException as error:
+        if chosen["debug"] and not isinstance(error, SystemExit):
+            traceback.print_exc()
+        return _failed(error)
+
+
+def _failed(error: BaseException) -> int:
+    """Print one line about an error; return the exit code that belongs to it."""
+    match error:
+        case InputError():
+            return _fail(str(error), BAD_INPUT)
+        case click.ClickException():
             return _fail(error.format_message(), BAD_INPUT)
-        return _fail(f"internal error: {type(error).__name__}: {error}", INTERNAL)
-
-
-def _settings() -> None:
-    """Keep compiled programs for the next start; harmless where the folder cannot be written."""
-    cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", os.path.join(cache, "denseam", "programs"))
-    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
+        case KeyboardInterrupt() | click.Abort() | Stopped():
+            return _fail(str(error) or "interrupted", INTERRUPTED)
+        case OSError():
+            where = f" ({error.filename})" if error.filename else ""
+            return _fail(f"{error.strerror or error}{where}; what was written before is intact", IO_ERROR)
+        case Exception():
+            hint = "run it again as `denseam --debug …` for a traceback"
+            return _fail(f"internal error: {type(error).__name__}: {error}; {hint}", INTERNAL)
+    raise error
 
 
 def _fail(message: str, code: int) -> int:
     print(f"denseam: {' '.join(message.split())}", file=sys.stderr)
     return code
+
+
+def _keep_programs() -> None:
+    """Keep compiled programs for the next start; harmless where the folder cannot be written."""
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", os.path.join(cache, "denseam", "programs"))
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
 
 
 def listener_of(quiet: bool) -> Any:
@@ -138,14 +164,7 @@ class Stopped(Exception):
     """Ctrl-C, with a word on what was saved; a bare KeyboardInterrupt would lose it on its way up."""
 
 
-def whole(name: str, given: str | None) -> tuple[int, ...] | None:
-    """Read whole numbers, if any were given."""
-    from denseam.studies.study import whole_values
-
-    return None if given is None else whole_values(name, given)
-
-
-def needed(message: str) -> str:
+def needed(message: str) -> NoReturn:
     """Refuse, where a value is missing."""
     raise InputError(message)
 

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import click
 
-import typer
-
-from denseam.cli.options import Json
+from denseam.cli.options import json_option
 from denseam.cli.program import OK, app, print_json, say_skipped
 
 
 @app.command()
-def report(
-    folder: Annotated[str, typer.Argument(help="A folder of sweep, demo, tune, train or recall.")],
-    out: Annotated[str | None, typer.Option(help="The file (report.html in the folder).")] = None,
-    axis: Annotated[str | None, typer.Option(help="The hyperparameter to judge (eta0).")] = None,
-    target: Annotated[int | None, typer.Option(help="The scale it will be used at.")] = None,
-    json_: Json = False,
-) -> int:
-    """Write one self-contained HTML page on all that a folder holds."""
+@click.argument("folder")
+@click.option("--out", help="File to write.  [default: report.html in the folder]")
+@click.option("--axis", help="Hyperparameter to judge.  [default: the one that was swept]")
+@click.option("--target", type=int, help="Scale it will be used at.")
+@json_option
+def report(folder: str, out: str | None, axis: str | None, target: int | None, json_: bool) -> int:
+    """Write one self-contained HTML page on all that a FOLDER of results holds."""
     from denseam.report import write_report
 
     written = write_report(folder, out, axis=axis, target=target)

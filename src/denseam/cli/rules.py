@@ -4,28 +4,39 @@ from __future__ import annotations
 
 import sys
 import warnings
-from typing import Annotated
 
-import typer
+import click
 
-from denseam.cli.options import Json
+from denseam.cli.options import json_option
 from denseam.cli.program import app, print_json
 from denseam.errors import InputError, UnprescribedWarning, together
 from denseam.rules import Constants, Shape, prescription, standard
+from denseam.rules.regimes import regime_letter
+from denseam.studies.description import DOCUMENT
 
 
 @app.command()
+@click.option("--activation", required=True, help="identity, relu, tanh or softmax.")
+@click.option("--optimizer", required=True, help="sgd or adam (also for AdamW).")
+@click.option("--features", type=int, required=True, help="N, the length of a sample.")
+@click.option("--memories", type=int, required=True, help="K, the rows of W.")
+@click.option("--regime", default="proportional", show_default=True, help="proportional or memories-only.")
+@click.option("--power", type=float, help="p of relu^p, at least 1.")
+@click.option("--eta0", type=float, default=1.0, show_default=True, help="The tuned learning rate η0.")
+@click.option("--base-features", type=int, help="N at which eta0 was tuned.")
+@click.option("--base-memories", type=int, help="K at which eta0 was tuned.")
+@json_option
 def prescribe(
-    activation: Annotated[str, typer.Option(help="identity, relu, tanh or softmax.")],
-    optimizer: Annotated[str, typer.Option(help="sgd or adam (also for AdamW).")],
-    features: Annotated[int, typer.Option(help="N, the length of a sample.")],
-    memories: Annotated[int, typer.Option(help="K, the rows of W.")],
-    regime: Annotated[str, typer.Option(help="proportional or memories-only.")] = "proportional",
-    power: Annotated[float | None, typer.Option(help="p of relu^p, at least 1.")] = None,
-    eta0: Annotated[float, typer.Option(help="The tuned, dimensionless learning rate.")] = 1.0,
-    base_features: Annotated[int | None, typer.Option(help="N at which eta0 was tuned.")] = None,
-    base_memories: Annotated[int | None, typer.Option(help="K at which eta0 was tuned.")] = None,
-    json_: Json = False,
+    activation: str,
+    optimizer: str,
+    features: int,
+    memories: int,
+    regime: str,
+    power: float | None,
+    eta0: float,
+    base_features: int | None,
+    base_memories: int | None,
+    json_: bool,
 ) -> None:
     """Print the scales s1, s2 and the learning rates for a model of a given size."""
 
@@ -33,9 +44,8 @@ def prescribe(
         if power is None:
             return
         if activation != "relu":
-            raise InputError(f"power belongs to the activation 'relu', got activation {activation!r}")
-        if not 1 <= power < float("inf"):
-            raise InputError(f"power (p) must be a finite number of at least 1, got {power!r}")
+            raise InputError(f"power belongs to the activation 'relu', got {activation!r}")
+        DOCUMENT["power"].read(power)
 
     def base_shape() -> Shape | None:
         if (base_features is None) != (base_memories is None):
@@ -54,46 +64,49 @@ def prescribe(
     for warning in caught:
         print(f"warning: {warning.message}", file=sys.stderr)
     scales = rule.at(shape, eta0=eta0)
+    names = ("s1", "s2", "eta_W", "eta_b", "eta_c")
     if json_:
+        facts = {
+            "activation": activation,
+            "optimizer": rule.optimizer,
+            "regime": rule.regime,
+            "source": rule.source,
+            "equations": list(rule.equations),
+        }
         print_json(
-            {name: getattr(scales, name) for name in ("s1", "s2", "eta_W", "eta_b", "eta_c")}
+            {name: getattr(scales, name) for name in names}
             | {
                 "prescribed": rule.prescribed,
-                "rule": {name: str(getattr(rule, name)) for name in ("s1", "s2", "eta_W", "eta_b", "eta_c")}
-                | {
-                    "activation": activation,
-                    "optimizer": rule.optimizer,
-                    "regime": rule.regime,
-                    "source": rule.source,
-                    "equations": list(rule.equations),
-                },
+                "rule": {name: str(getattr(rule, name)) for name in names} | facts,
             }
         )
         return
     print(scales.explain(base))
     control = standard(activation, optimizer, regime)
-    drift = control.predicted_drift()
-    size = "N" if rule.regime == "proportional" else "K"
+    drift, size = control.predicted_drift(), regime_letter(rule.regime)
     if drift is None:
-        finding = f"off by powers of {size}: {control.mismatch()}"
+        comparison = f"off by powers of {size}: {control.mismatch()}"
     elif drift == 0:
-        finding = "the same rule up to constants"
+        comparison = "the same rule up to constants"
     else:
-        finding = f"its best rate moves as {size}^{drift}"
-    print(f"\nstandard parameterization (W ~ N(0, 1/N), one rate): {finding}")
+        comparison = f"its best rate moves as {size}^{drift}"
+    print(f"\nstandard parameterization (W ~ N(0, 1/N), one rate): {comparison}")
 
 
 @app.command()
+@click.option("--kappa", type=float, required=True, help="K/N.")
+@click.option("--rho-b", type=float, required=True, help="B/N.")
+@click.option("--noise", type=float, help="Noise of the data; adds the sizes with the true residual.")
+@click.option("--eta0", type=float, default=1.0, show_default=True, help="Learning rate, with --noise.")
+@click.option(
+    "--s1-0", "s1_0", type=float, default=1.0, show_default=True, help="Inner constant, with --noise."
+)
+@click.option(
+    "--s2-0", "s2_0", type=float, default=1.0, show_default=True, help="Outer constant, with --noise."
+)
+@json_option
 def theory(
-    kappa: Annotated[float, typer.Option(help="K/N.")],
-    rho_b: Annotated[float, typer.Option(help="B/N.")],
-    noise: Annotated[
-        float | None, typer.Option(help="Noise of the data: adds the sizes with the true residual.")
-    ] = None,
-    eta0: Annotated[float, typer.Option(help="Learning rate, with --noise.")] = 1.0,
-    s1_0: Annotated[float, typer.Option(help="Inner constant, with --noise.")] = 1.0,
-    s2_0: Annotated[float, typer.Option(help="Outer constant, with --noise.")] = 1.0,
-    json_: Json = False,
+    kappa: float, rho_b: float, noise: float | None, eta0: float, s1_0: float, s2_0: float, json_: bool
 ) -> None:
     """Print how large the terms of the first SGD step are, from random-matrix theory."""
     from denseam.theory import explain, report

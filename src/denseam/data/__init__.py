@@ -1,10 +1,8 @@
-"""Data sets indexed by size: what transfer needs is not one set but a family of them."""
+"""Data sets indexed by size: what transfer needs is not one set but a family of them.
 
-from denseam.data.arrays import ArrayFamily
-from denseam.data.encoder import Encoder
-from denseam.data.gaussian import anisotropic, isotropic
-from denseam.data.images import plaquettes
-from denseam.data.preparation import Preparation
-from denseam.data.sources import source
+Names are loaded when they are first used, so that a study can be described without JAX.
+"""
 
-__all__ = ["ArrayFamily", "Encoder", "Preparation", "anisotropic", "isotropic", "plaquettes", "source"]
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

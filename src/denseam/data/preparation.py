@@ -1,11 +1,13 @@
-"""What is asked to be done to data before training: plain data."""
+"""How samples from a file are prepared before training: plain data."""
 
 from __future__ import annotations
 
 import dataclasses
 
-from denseam.data.reductions import SHRINKS
-from denseam.errors import listed, refuse
+from denseam.rules.fields import InKey, Kind, Part, check_fields, parameter
+
+#: How a data set shrinks to fewer features.
+SHRINKS = ("plaquettes", "orthonormal", "pca", "none")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,13 +27,21 @@ class Preparation:
         The share of the samples that is never trained on, the same for every seed and size.
     """
 
-    shrink: str | None = None
-    unit_variance: bool = False
-    heldout: float = 0.1
+    # None of these is in a run's key by itself: the digest of the data depends on them.
+    shrink: str | None = parameter(
+        Part.DATA, Kind.CHOICE, "How data shrinks to fewer features: plaquettes, orthonormal, pca or none.",
+        None, choices=SHRINKS, default_text="plaquettes for images, orthonormal for vectors", key=InKey.NEVER,
+    )  # fmt: skip
+    unit_variance: bool = parameter(
+        Part.DATA, Kind.FLAG, "Scale the data to mean variance 1 at every size.", False, key=InKey.NEVER
+    )
+    heldout: float = parameter(
+        Part.DATA, Kind.NUMBER, "Share of the samples that is never trained on.", 0.1,
+        low=0, high=1, key=InKey.NEVER,
+    )  # fmt: skip
 
     def __post_init__(self) -> None:
-        refuse(
-            [f"shrink must be {listed(SHRINKS)}, got {self.shrink!r}"]
-            * (self.shrink is not None and self.shrink not in SHRINKS)
-            + [f"heldout must be at least 0 and below 1, got {self.heldout!r}"] * (not 0 <= self.heldout < 1)
-        )
+        check_fields(self)
+
+
+DEFAULT_PREPARATION = Preparation()

@@ -25,7 +25,6 @@ from denseam.data.images import plaquettes
 from denseam.errors import InputError
 
 Shrink = Literal["plaquettes", "orthonormal", "pca", "none"]
-SHRINKS: tuple[Shrink, ...] = ("plaquettes", "orthonormal", "pca", "none")
 
 All = Float[np.ndarray, "n N0"]
 Few = Float[np.ndarray, "n N"]

@@ -31,9 +31,7 @@ from denseam.model import checkpoint, lagrangians
 from denseam.model.lagrangians import Elementwise, Identity, Lagrangian, ReLU, Tanh
 from denseam.model.streams import stream
 from denseam.rules import Scales
-
-BiasInit = Literal["zero", "normal"]
-BIAS_INITS: tuple[BiasInit, ...] = ("zero", "normal")
+from denseam.rules.table import BIAS_INITS, BiasInit
 
 
 class Parameters(NamedTuple):

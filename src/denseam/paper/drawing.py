@@ -103,7 +103,9 @@ def _even_out(figure: Figure, axes: Sequence[Sequence[object]]) -> None:
     for ax, part in pairs:
         if isinstance(part, Sweep | Loss) and len(figure.rows) < 3:
             s = part.setting
-            compared.setdefault((type(part), s.data, s.unit_variance, s.ratios is None), []).append(ax)
+            compared.setdefault(
+                (type(part), s.get("data"), s.get("unit_variance"), s.memories_only), []
+            ).append(ax)
     for same in compared.values():
         share_limits(same)
     for ax, part in pairs:

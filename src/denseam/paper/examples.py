@@ -62,7 +62,7 @@ class Examples:
     def make(self, size: Size, out: Path, listener: TrainListener | None = None) -> None:
         """Train both memories (or go on where it was), recall with both, and write what is drawn."""
         large, small = (self._memory(size, scale, out, listener) for scale in size.examples)
-        raw = read(self.setting.data)
+        raw = read(self.setting.get("data"))
         which = held_out(raw.samples, self._recipe(size).study.preparation.heldout)
         which = which[np.linspace(0, len(which) - 1, min(self.samples, len(which))).round().astype(int)]
         x = dataclasses.replace(raw, array=raw.array[which])

@@ -26,7 +26,7 @@ from denseam.paper.claims import (
 from denseam.paper.examples import Examples
 from denseam.paper.figure import Figure
 from denseam.paper.parts import Loss, Probe, Sweep, Tiles
-from denseam.paper.settings import Setting
+from denseam.paper.settings import Setting, setting
 
 ZERO = "biases start at zero"
 LARGER_BASE = "the base is large enough"
@@ -35,24 +35,24 @@ LARGER = "the smallest sizes are left out"
 
 # --- settings that several figures share -----------------------------------------------------------
 
-RELU_SGD = Setting("centred", "relu", "sgd", (-3, -0.5))
+RELU_SGD = setting("centred", "relu", "sgd", (-3, -0.5))
 RELU_SGD_PLAIN = RELU_SGD.but("not centred", centred=False)
 RELU_SGD_NORMAL = RELU_SGD.but("biases from N(0, 1)", bias_init="normal", fewer=True)
-RELU_ADAM = Setting("centred", "relu", "adam", (-3, -0.5))
+RELU_ADAM = setting("centred", "relu", "adam", (-3, -0.5))
 RELU_ADAM_PLAIN = RELU_ADAM.but("not centred", centred=False)
-SOFTMAX_ADAM = Setting("centred", "softmax", "adam", (-3, -0.5))
+SOFTMAX_ADAM = setting("centred", "softmax", "adam", (-3, -0.5))
 SOFTMAX_ADAM_PLAIN = SOFTMAX_ADAM.but("not centred", centred=False)
-SOFTMAX_SGD = Setting("softmax, SGD", "softmax", "sgd", (-3, -0.5))
+SOFTMAX_SGD = setting("softmax, SGD", "softmax", "sgd", (-3, -0.5))
 SOFTMAX_SGD_NORMAL = SOFTMAX_SGD.but("softmax, SGD, biases from N(0, 1)", bias_init="normal")
 MEMORIES = {
-    ("identity", "sgd"): Setting("identity, SGD", "identity", "sgd", (-2.75, -0.25), ratios=None),
-    ("identity", "adam"): Setting("identity, Adam", "identity", "adam", (-3, -0.5), ratios=None),
-    ("relu", "sgd"): Setting("ReLU, SGD", "relu", "sgd", (-2, 0.5), ratios=None),
-    ("relu", "adam"): Setting("ReLU, Adam", "relu", "adam", (-2.5, 0), ratios=None),
-    ("relu2", "sgd"): Setting("ReLU², SGD", "relu", "sgd", (-2.5, 0), power=2, ratios=None),
-    ("relu2", "adam"): Setting("ReLU², Adam", "relu", "adam", (-2.5, 0), power=2, ratios=None),
-    ("softmax", "sgd"): Setting("softmax, SGD", "softmax", "sgd", (-4, -1.5), ratios=None),
-    ("softmax", "adam"): Setting("softmax, Adam", "softmax", "adam", (-3.25, -0.75), ratios=None),
+    ("identity", "sgd"): setting("identity, SGD", "identity", "sgd", (-2.75, -0.25), regime="memories-only"),
+    ("identity", "adam"): setting("identity, Adam", "identity", "adam", (-3, -0.5), regime="memories-only"),
+    ("relu", "sgd"): setting("ReLU, SGD", "relu", "sgd", (-2, 0.5), regime="memories-only"),
+    ("relu", "adam"): setting("ReLU, Adam", "relu", "adam", (-2.5, 0), regime="memories-only"),
+    ("relu2", "sgd"): setting("ReLU², SGD", "relu", "sgd", (-2.5, 0), power=2, regime="memories-only"),
+    ("relu2", "adam"): setting("ReLU², Adam", "relu", "adam", (-2.5, 0), power=2, regime="memories-only"),
+    ("softmax", "sgd"): setting("softmax, SGD", "softmax", "sgd", (-4, -1.5), regime="memories-only"),
+    ("softmax", "adam"): setting("softmax, Adam", "softmax", "adam", (-3.25, -0.75), regime="memories-only"),
 }
 #: p → the range of learning rates, for SGD and for Adam.
 POWERS = {
@@ -68,8 +68,8 @@ POWERS_ADAM = tuple(RELU_ADAM.but(f"p = {p}, Adam", power=p, eta0=adam) for p, (
 # --- measured while training, at one learning rate -------------------------------------------------
 
 TERMS = ("dW1", "dW2", "dZ1", "dZ2", "dF11", "dF12", "dF21", "dF22")
-DYNAMICS = Setting("κ = 5, ρ = 2", "relu", "sgd", 0.005, ratios=(5, 2, 0.1), probes=("dZ1", "dZ2"))
-TERMS_OF = tuple(Setting(f"p = {p}", "relu", "sgd", 0.005, power=p, probes=TERMS) for p in (1, 2, 3))
+DYNAMICS = setting("κ = 5, ρ = 2", "relu", "sgd", 0.005, kappa=5, rho=2, probes=("dZ1", "dZ2"))
+TERMS_OF = tuple(setting(f"p = {p}", "relu", "sgd", 0.005, power=p, probes=TERMS) for p in (1, 2, 3))
 SPECTRA = ("lambda_max", "lambda_2", "lambda_max_raw", "lambda_2_raw")
 SGD_INSIDE = RELU_SGD.but("centred", eta0=0.005, probes=SPECTRA)
 SGD_INSIDE_PLAIN = SGD_INSIDE.but("not centred", centred=False)
@@ -82,7 +82,7 @@ SOFTMAX_SGD_INSIDE = SOFTMAX_SGD.but("softmax, SGD", eta0=0.08, probes=("dW", "K
 
 UNIT = "pixels are scaled to unit variance, with noise 1.5"
 MNIST = tuple(
-    Setting(label, activation, optimizer, rates, data="mnist")
+    setting(label, activation, optimizer, rates, data="mnist")
     for label, activation, optimizer, rates in (
         ("ReLU, SGD", "relu", "sgd", (-2.25, 0.25)),
         ("ReLU, Adam", "relu", "adam", (-2.75, -0.25)),
@@ -94,7 +94,7 @@ MNIST_UNIT = tuple(
     s.but(f"{s.label}, unit variance", unit_variance=True, noise=1.5, eta0=rates)
     for s, rates in zip(MNIST, ((-3.25, -0.75), (-2.75, -0.25)) * 2, strict=True)
 )
-EXAMPLES = Examples(Setting("digits", "relu", "adam", 10**-1.75, data="mnist", unit_variance=True, noise=1.5))
+EXAMPLES = Examples(setting("digits", "relu", "adam", 10**-1.75, data="mnist", unit_variance=True, noise=1.5))
 
 
 def _anisotropic(setting: Setting, label: str) -> Setting:
@@ -107,8 +107,8 @@ ANISOTROPIC = (
     _anisotropic(MEMORIES["relu", "sgd"], "SGD, memories only"),
     _anisotropic(MEMORIES["relu", "adam"], "Adam, memories only"),
 )
-WIDE = Setting("identity", "identity", "sgd", (-4, -1.5), ratios=(3, 10, 0.1))
-WIDE_RELU = RELU_SGD.but("centred", ratios=(3, 10, 0.1))
+WIDE = setting("identity", "identity", "sgd", (-4, -1.5), kappa=3, rho=10)
+WIDE_RELU = RELU_SGD.but("centred", kappa=3, rho=10)
 WIDE_RELU_PLAIN = WIDE_RELU.but("not centred", centred=False)
 WIDE_RELU_NORMAL = WIDE_RELU.but("biases from N(0, 1)", bias_init="normal", fewer=True)
 

@@ -31,7 +31,7 @@ from denseam.paper.figures import (
     RELU_SGD_NORMAL,
 )
 from denseam.paper.parts import Horizon, Loss, Optimum, Probe, Sweep
-from denseam.paper.settings import Setting
+from denseam.paper.settings import setting
 from denseam.rules.rectified import relu_constant
 from denseam.theory.gaussian import feature_variance
 
@@ -41,15 +41,15 @@ ADAM_NORMAL = ADAM.but("biases from N(0, 1)", bias_init="normal")
 
 FAST_BIASES = SGD.but("η_b ∝ √N, η_c ∝ √B", parameterization="eta_b=N^1/2, eta_c=B^1/2")
 SLOW_BIAS = ADAM.but("η_b ∝ N^-1/2", parameterization="eta_b=N^-1/2")
-FROZEN = ADAM.but("b frozen", values=(("eta_b_ratio", 0.0),))
+FROZEN = ADAM.but("b frozen", eta_b_ratio=0.0)
 SLOW_INSIDE = ADAM_INSIDE.but("η_b ∝ N^-1/2", parameterization="eta_b=N^-1/2", fewer=True)
-FROZEN_INSIDE = ADAM_INSIDE.but("b frozen", values=(("eta_b_ratio", 0.0),), fewer=True)
+FROZEN_INSIDE = ADAM_INSIDE.but("b frozen", eta_b_ratio=0.0, fewer=True)
 TRAINED_INSIDE = ADAM_INSIDE.but("b trained", fewer=True)
 
 # Entries of the gradient are about 0.5/N: 0.004 at N = 128.
-LARGE_EPSILON = ADAM.but("ε = 0.003", values=(("epsilon", 3e-3),), eta0=(-2.25, 0.25))
+LARGE_EPSILON = ADAM.but("ε = 0.003", epsilon=3e-3, eta0=(-2.25, 0.25))
 SHRINKING_EPSILON = ADAM.but(
-    "ε ∝ gradient", values=(("epsilon", 0.4),), parameterization="epsilon=gradient", eta0=(-2.25, 0.25)
+    "ε ∝ gradient", epsilon=0.4, parameterization="epsilon=gradient", eta0=(-2.25, 0.25)
 )
 
 # The spike is B times the bulk, so a rate that fits it is B times smaller: η0·K/B.
@@ -57,10 +57,7 @@ SPIKE = SGD.but(
     "not centred, rate for the spike", centred=False, parameterization="eta_W=K·B^-1", eta0=(-1.5, 1)
 )
 
-PRINTED = tuple(
-    SGD.but(f"p = {p}, C_p as printed", power=p, values=(("s2_0", relu_constant(p) ** -2),))
-    for p in (1, 2, 3)
-)
+PRINTED = tuple(SGD.but(f"p = {p}, C_p as printed", power=p, s2_0=relu_constant(p) ** -2) for p in (1, 2, 3))
 CORRECT = tuple(SGD.but(f"p = {p}, C_p corrected", power=p) for p in (1, 2, 3))
 
 STANDARD_SGD = SGD.but("standard, SGD", parameterization="standard")
@@ -73,7 +70,7 @@ V_G = feature_variance(0.5)
 LARGE = {1: (-3.0, -0.5), 2: (-3.0, -0.5), 3: (-3.25, -0.75), 5: (-4.25, -1.75)}
 PLAIN_S1 = tuple(SGD.but(f"p = {p}, s1_0 = 1", power=p, eta0=POWERS[p][0]) for p in LARGE)
 UNIT_S1 = tuple(
-    SGD.but(f"p = {p}, s1_0 = v_g^-1/2", power=p, eta0=rates, values=(("s1_0", round(V_G**-0.5, 6)),))
+    SGD.but(f"p = {p}, s1_0 = v_g^-1/2", power=p, eta0=rates, s1_0=round(V_G**-0.5, 6))
     for p, rates in LARGE.items()
 )
 REDUCTIONS = (
@@ -85,7 +82,9 @@ SOFTMAX_MEMORIES, RELU_MEMORIES = MEMORIES["softmax", "adam"], MEMORIES["relu", 
 SGD_MEMORIES = MEMORIES["relu", "sgd"]
 
 ROWS = tuple(
-    Setting(f"p = {p}", "relu", "sgd", 10**-1.25, power=p, ratios=None, probes=("row_max", "sigma_max"))
+    setting(
+        f"p = {p}", "relu", "sgd", 10**-1.25, power=p, regime="memories-only", probes=("row_max", "sigma_max")
+    )
     for p in (1, 2)
 )
 

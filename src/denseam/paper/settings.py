@@ -1,16 +1,15 @@
-"""A study of the catalog: everything but its size, so that one row serves a laptop and a GPU."""
+"""A setting of the catalog: a study without its size, so that one row serves a laptop and a GPU."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
-from denseam.data.preparation import Preparation
 from denseam.paper.sizes import Size
-from denseam.rules import Proportional, Regime
+from denseam.rules.fields import logspace
+from denseam.rules.regimes import regime_letter
+from denseam.studies.description import DOCUMENT
+from denseam.studies.documents import from_document
 from denseam.studies.study import Study
 
 
@@ -24,48 +23,43 @@ class Setting:
         What it is called in the figure.
     eta0
         The exponents (of ten) that the learning rates go from and to; or one learning rate.
-    ratios
-        κ, ρ, β; None where only memories grow.
-    values
-        Constants: noise, s2_0, eta_b_ratio, ….
+    study
+        The keys of a study's document besides those of its size, with their values.
     fewer
         Leave the largest scale out, as studies of our own do.
-    probes
-        What is measured while training.
     """
 
     label: str
-    activation: str
-    optimizer: str
     eta0: tuple[float, float] | float
-    power: float | None = None
-    ratios: tuple[float, float, float] | None = (2, 5, 0.1)
-    centred: bool | None = None
-    data: str = "isotropic"
-    unit_variance: bool = False
-    shrink: str | None = None
-    bias_init: str = "zero"
-    parameterization: str = "prescription"
-    noise: float = 0.5
-    values: tuple[tuple[str, float], ...] = ()
+    study: tuple[tuple[str, Any], ...]
     fewer: bool = False
-    probes: tuple[str, ...] = ()
 
     def but(self, label: str, **changes: Any) -> Setting:
-        """Return the setting with changes, under another label."""
-        return dataclasses.replace(self, label=label, **changes)
+        """Return the setting with changes, to its own fields or to its study, under another label."""
+        own = {key: changes.pop(key) for key in ("eta0", "fewer") if key in changes}
+        study = dict(self.study) | changes
+        return dataclasses.replace(self, label=label, study=tuple(sorted(study.items())), **own)
+
+    def get(self, key: str) -> Any:
+        """Return the value of a key of its study; its default where it is not set."""
+        return dict(self.study).get(key, DOCUMENT[key].default)
+
+    @property
+    def memories_only(self) -> bool:
+        """Whether only the memories grow."""
+        return bool(self.get("regime") == "memories-only")
 
     @property
     def letter(self) -> str:
         """The letter of the size that grows."""
-        return "K" if self.ratios is None else "N"
+        return regime_letter(self.get("regime"))
 
     def scales(self, size: Size) -> tuple[int, ...]:
         """Return the sizes that are compared."""
-        if self.data == "mnist":
+        if self.get("data") == "mnist":
             scales = size.pixels
         else:
-            scales = size.memories if self.ratios is None else size.features
+            scales = size.memories if self.memories_only else size.features
         return scales[:-1] if self.fewer and len(scales) > 3 else scales
 
     def rates(self, size: Size) -> tuple[float, ...]:
@@ -74,38 +68,35 @@ class Setting:
             return (self.eta0,)
         low, high = self.eta0
         count = round((high - low) * size.per_decade) + 1
-        return tuple(float(f"{10**x:.12g}") for x in np.linspace(low, high, max(3, count)))
+        return logspace(10**low, 10**high, max(3, count))
 
     def studies(self, size: Size) -> list[Study]:
         """Return its runs at a size: one study, or two where the largest scale has one seed only."""
-        regime: Regime = size.regime if self.ratios is None else Proportional(*self.ratios)
         scales = self.scales(size)
-        single = None if size.single is None else size.single[self.ratios is None]
+        single = None if size.single is None else size.single[self.memories_only]
         parts = [
             (tuple(s for s in scales if s != single), size.seeds),
             (tuple(s for s in scales if s == single), 1),
         ]
-        axes: Mapping[str, tuple[float, ...]] = {k: (v,) for k, v in self.values}
+        shared = {"eta0": self.rates(size), "epochs": size.epochs, "precision": size.precision}
+        if self.memories_only:
+            shared["regime"] = size.regime
         return [
-            Study(
-                activation=self.activation,
-                power=self.power,
-                optimizer=self.optimizer,
-                scales=some,
-                eta0=self.rates(size),
-                regime=regime,
-                seeds=seeds,
-                epochs=size.epochs,
-                noise=self.noise,
-                data=self.data,
-                preparation=Preparation(unit_variance=self.unit_variance, shrink=self.shrink),
-                centred=self.centred,
-                bias_init=self.bias_init,
-                parameterization=self.parameterization,
-                precision=size.precision,
-                axes=axes,
-                probes=self.probes,
-            )
+            from_document({**dict(self.study), **shared, "scales": some, "seeds": seeds})
             for some, seeds in parts
             if some
         ]
+
+
+def setting(
+    label: str,
+    activation: str,
+    optimizer: str,
+    eta0: tuple[float, float] | float,
+    *,
+    fewer: bool = False,
+    **study: Any,
+) -> Setting:
+    """Return a setting; what is not named here is a key of its study's document."""
+    study |= {"activation": activation, "optimizer": optimizer}
+    return Setting(label, eta0, tuple(sorted(study.items())), fewer)

@@ -25,12 +25,13 @@ class Kind(enum.Enum):
 
     NUMBER = "number"
     WHOLE = "whole number"
-    FLAG = "yes or no"
+    FLAG = "true or false"
     CHOICE = "name"
     TEXT = "text"
     WORDS = "names with commas"
     NUMBERS = "low:high:count, or numbers with commas"
     WHOLES = "whole numbers with commas"
+    SEEDS = "how many, or which with commas"
     #: Checked by the description itself.
     OBJECT = "text or object"
 
@@ -120,7 +121,7 @@ class Parameter:
         if self.kind is Kind.CHOICE:
             return listed(self.choices)
         if self.kind not in (Kind.NUMBER, Kind.WHOLE, Kind.NUMBERS):
-            return f"{'' if self.kind in (Kind.WORDS, Kind.WHOLES) else 'a '}{self.kind.value}"
+            return str(self.kind.value)
         bounds = []
         if self.low > -math.inf:
             bounds.append(f"{'above' if self.open_low else 'at least'} {self.low:g}")
@@ -134,7 +135,7 @@ class Parameter:
 
     def default_shown(self) -> str:
         """Return the default as help pages show it; '' if there is none."""
-        if self.default_text or self.required or self.default is None or self.default == ():
+        if self.default_text or self.required or self.default in (None, ()):
             return self.default_text
         if self.kind is Kind.FLAG:
             return "yes" if self.default else "no"
@@ -148,7 +149,7 @@ class Parameter:
         """Return the plain value that a word of the command line stands for; `read` checks it."""
         if self.kind is Kind.NUMBER:
             return _number(text)
-        if self.kind is Kind.WHOLE:
+        if self.kind in (Kind.WHOLE, Kind.SEEDS):
             number = _number(text)
             return number if isinstance(number, int) else text
         return text
@@ -182,6 +183,8 @@ class Parameter:
                 return self._numbers(value)
             case Kind.WHOLES:
                 return self._wholes(value)
+            case Kind.SEEDS:
+                return self._seeds(value)
             case Kind.OBJECT:
                 return value
 
@@ -218,6 +221,14 @@ class Parameter:
         if problems:
             raise InputError(*problems)
         return tuple(map(int, grid))
+
+    def _seeds(self, value: Any) -> tuple[int, ...]:
+        many = [*range(value)] if _is_whole(value) else grid_values(self.document, value)
+        if not many or len(set(many)) < len(many) or any(v < 0 or v != int(v) for v in many):
+            raise InputError(
+                f"{self.document} must be at least one, none below 0 and none twice, got {value!r}"
+            )
+        return tuple(map(int, many))
 
 
 def parameter(

@@ -19,14 +19,26 @@ class Proportional:
     """All four sizes grow together: K = κN, P = ρN, B = βP (eq. proportional-regime)."""
 
     kappa: float = parameter(
-        Part.GROWTH, Kind.NUMBER, "κ = K/N, memories per feature.", 2.0, low=0, open_low=True
+        Part.GROWTH,
+        Kind.NUMBER,
+        "κ = K/N, memories per feature.",
+        2.0,
+        low=0,
+        open_low=True,
+        belongs=("regime", "proportional"),
     )
     rho: float = parameter(
-        Part.GROWTH, Kind.NUMBER, "ρ = P/N, samples per feature.", 5.0, low=0, open_low=True
+        Part.GROWTH,
+        Kind.NUMBER,
+        "ρ = P/N, samples per feature.",
+        5.0,
+        low=0,
+        open_low=True,
+        belongs=("regime", "proportional"),
     )
     beta: float = parameter(
         Part.GROWTH, Kind.NUMBER, "β = B/P, the batch as a share of the samples.", 0.1,
-        low=0, open_low=True, high=1, open_high=False,
+        low=0, open_low=True, high=1, open_high=False, belongs=("regime", "proportional"),
     )  # fmt: skip
     name: RegimeName = field(default="proportional", init=False)
     #: The size that a scale is, and all that grow with it.
@@ -53,13 +65,17 @@ class Proportional:
         return []
 
 
+def _size(help: str) -> Any:
+    return parameter(Part.GROWTH, Kind.WHOLE, help, low=1, belongs=("regime", "memories-only"))
+
+
 @dataclass(frozen=True)
 class MemoriesOnly:
     """Only the memories K grow; features N, samples P and batch B stay (App. K-only scaling)."""
 
-    features: int = parameter(Part.GROWTH, Kind.WHOLE, "N, the length of a sample.", low=1)
-    samples: int = parameter(Part.GROWTH, Kind.WHOLE, "P, the samples of the training set.", low=1)
-    batch: int = parameter(Part.GROWTH, Kind.WHOLE, "B, the samples of a batch.", low=1)
+    features: int = _size("N, the length of a sample.")
+    samples: int = _size("P, the samples of the training set.")
+    batch: int = _size("B, the samples of a batch.")
     name: RegimeName = field(default="memories-only", init=False)
     letter: ClassVar[str] = "K"
     grows: ClassVar[tuple[str, ...]] = ("K",)
@@ -79,6 +95,7 @@ class MemoriesOnly:
 
 
 Regime = Proportional | MemoriesOnly
+DEFAULT_REGIME = Proportional()
 
 REGIMES: Mapping[str, Any] = {
     "proportional": Proportional,

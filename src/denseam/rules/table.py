@@ -11,6 +11,10 @@ from denseam.rules.powers import ONE, Power
 OptimizerName = Literal["sgd", "adam"]
 OPTIMIZERS: tuple[OptimizerName, ...] = ("sgd", "adam")
 
+BiasInit = Literal["zero", "normal"]
+#: How biases start: at zero, or from N(0, 1).
+BIAS_INITS: tuple[BiasInit, ...] = ("zero", "normal")
+
 HALF = Fraction(1, 2)
 
 #: The row of the table an activation belongs to. Those called 'elementwise' send order-one

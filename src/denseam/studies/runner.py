@@ -14,6 +14,7 @@ from typing import Any
 import jax
 
 from denseam.errors import InputError, refuse
+from denseam.studies.documents import to_document
 from denseam.studies.engine import Listener, check_precision, train_runs
 from denseam.studies.executors import SetAside, check_executor, enlist, spread
 from denseam.studies.shards import Shard, cut, outcome, row
@@ -129,6 +130,8 @@ def run_specs(
     present: set[str] = set()
     if store is not None:
         store.prepare()
+        for study, _ in asked:
+            store.write_study(study.id, to_document(study))
         present = store.keys()
     keys = {spec.key for _, specs in asked for spec in specs}
     todo = [(one, [spec for spec in specs if spec.key not in present]) for one, specs in asked]

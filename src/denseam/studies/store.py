@@ -22,7 +22,7 @@ import importlib.util
 import json
 import math
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +30,12 @@ import numpy as np
 
 from denseam.errors import InputError
 from denseam.files import write_whole
-from denseam.studies.schema import COLUMNS, OPTIONAL, PROBE_COLUMNS
+from denseam.studies.schema import COLUMNS, LATER, OPTIONAL, PROBE_COLUMNS
 
 Row = dict[str, Any]
+
+#: The folder beside the shards that holds the description of every study they came from.
+STUDIES = "studies"
 
 
 class Records(Sequence[Row]):
@@ -117,6 +120,22 @@ class Store:
                 reason = " ".join(str(error).split())[:160]
                 skipped.append(f"{path.name}: {reason or type(error).__name__}")
         return Records(rows, skipped)
+
+    def write_study(self, study_id: str, document: Mapping[str, Any]) -> None:
+        """Keep the description of a study beside its runs; the same one is kept once."""
+        content = json.dumps({"study_id": study_id, "study": document}, indent=1, default=str).encode()
+        path = self.folder / STUDIES / f"{study_id}-{_digest(content)}.json"
+        if not path.exists():
+            path.parent.mkdir(exist_ok=True)
+            write_whole(path, content)
+
+    def studies(self, study_id: str) -> list[dict[str, Any]]:
+        """Return the descriptions of a study that lie here, as documents; several sweeps may share an id."""
+        documents = []
+        for path in sorted((self.folder / STUDIES).glob(f"{study_id}-*.json")):
+            with contextlib.suppress(ValueError, KeyError, TypeError, OSError):
+                documents.append(dict(json.loads(path.read_bytes())["study"]))
+        return documents
 
     def keys(self) -> set[str]:
         """Return the keys of all runs that are there."""
@@ -211,7 +230,9 @@ def _read_shard(path: Path, columns: list[str]) -> list[Row]:
         [c for c in OPTIONAL if c in table.column_names and table[c].null_count == len(table)]
     )
     rows: list[Row] = table.to_pylist()
-    later = dict.fromkeys(c for c in columns if c not in there and c not in OPTIONAL)  # newer than this shard
+    later = {
+        c: LATER.get(c) for c in columns if c not in there and c not in OPTIONAL
+    }  # newer than this shard
     return [row | later for row in rows] if later else rows
 
 

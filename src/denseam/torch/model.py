@@ -16,11 +16,11 @@ from denseam._version import __version__
 from denseam.errors import InputError, UnboundedEnergyWarning, listed, refuse
 from denseam.model import checkpoint
 from denseam.rules import Scales
+from denseam.rules.table import BIAS_INITS
 from denseam.torch import lagrangians
 from denseam.torch.generators import generator
 from denseam.torch.lagrangians import Elementwise, Identity, Lagrangian, ReLU, Tanh
 
-BIAS_INITS = ("zero", "normal")
 MULTIPLIERS = ("s1", "s2", "s_b", "s_c")
 
 

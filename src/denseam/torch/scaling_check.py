@@ -18,9 +18,9 @@ from denseam.analysis.coordinates.judge import Check
 from denseam.analysis.coordinates.of_model import judged_runs, steps_asked
 from denseam.errors import InputError, refuse
 from denseam.rules import Regime, Shape
+from denseam.rules.regimes import DEFAULT_REGIME
 from denseam.studies.schema import COLUMNS, OPTIONAL
 from denseam.studies.store import Records, Row
-from denseam.studies.study import DEFAULT_REGIME
 from denseam.torch.generators import generator
 
 MakeModel = Callable[[Shape, int], nn.Module]

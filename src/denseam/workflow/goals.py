@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import math
+from collections.abc import Sequence
 from typing import Any
 
-from denseam.data.preparation import Preparation
-from denseam.data.sources import Source, source
-from denseam.errors import InputError, refuse
-from denseam.rules import MemoriesOnly, Proportional, Regime, Shape, cost
-from denseam.rules.regimes import REGIMES
+from denseam.data.sources import source
+from denseam.errors import InputError
+from denseam.rules import Shape, cost
+from denseam.rules.fields import parameters
+from denseam.studies.description import DOCUMENT
+from denseam.studies.documents import from_document, preparation_from
 from denseam.studies.study import Study
+from denseam.workflow.target_sizes import TargetSizes
 
 #: The smallest N to begin at, and the smallest that is taken where there is nothing else: below, a model
 #: is so small that its own optimum says little.
@@ -56,7 +58,7 @@ class Goal:
     @property
     def letter(self) -> str:
         """N or K: what grows."""
-        return "N" if self.study.regime.name == "proportional" else "K"
+        return self.study.regime.letter
 
     def at(self, scales: tuple[int, ...], eta0: tuple[float, ...], seeds: int, **axes: Any) -> Study:
         """Return the study of these sizes, learning rates and seeds."""
@@ -74,104 +76,40 @@ def goal(
     activation: Any = "relu",
     optimizer: str = "adam",
     regime: str | None = None,
-    features: int | None = None,
-    memories: int | None = None,
-    samples: int | None = None,
-    batch: int | None = None,
-    kappa: float | None = None,
-    rho: float | None = None,
-    beta: float | None = None,
-    scales: tuple[int, ...] | None = None,
-    preparation: Preparation | None = None,
-    **settings: Any,
+    scales: Sequence[int] | None = None,
+    **asked: Any,
 ) -> Goal:
     """Return the goal that these sizes describe.
 
     Parameters
     ----------
-    data, preparation
+    data
         As in `Study`.
     activation, optimizer
         As in `Study`; ReLU and Adam by default.
     regime
         What grows towards the target: 'proportional' (all sizes; the default) or 'memories-only' (the
         default if `memories` is given without `features`).
-    features, memories, samples, batch
-        The sizes of the target, N, K, P and B. N is that of the data unless given, K is needed in the
-        regime 'memories-only', P is all there is (at most 5N in proportion), B a tenth of P.
-    kappa, rho, beta
-        Or, in proportion, the ratios K/N (2), P/N (5) and B/P (0.1).
     scales
         The sizes to tune at, where they should not be chosen from the data.
-    settings
-        Everything else a `Study` takes: epochs, noise, centred, parameterization, ….
+    asked
+        The sizes of the target (`features`, `memories`, `samples`, `batch`, N, K, P and B; or the ratios
+        `kappa`, `rho`, `beta`), and everything else a study takes: `epochs`, `noise`, `centred`,
+        `parameterization`, `preparation`, …. N is that of the data unless given, K is needed in the regime
+        'memories-only', P is all there is (at most 5N in proportion), B a tenth of P.
     """
-    preparation = preparation or Preparation()
-    family = source(data, preparation)
-    if regime is None:
-        only_memories = memories is not None and features is None and kappa is None
-        regime = "memories-only" if only_memories else "proportional"
-    refuse(
-        [f"regime must be 'proportional' or 'memories-only', got {regime!r}"] * (regime not in REGIMES)
-        + [
-            f"{name} must be a whole number of at least 1, got {value!r}"
-            for name, value in (
-                ("features", features), ("memories", memories), ("samples", samples), ("batch", batch),
-            )
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1)
-        ]
-    )  # fmt: skip
-    N = features or family.features
-    if N is None:
-        raise InputError(f"features is needed: {data!r} has no size of its own")
-    made: Regime
-    if regime == "memories-only":
-        refuse(
-            [f"{k} belongs to the regime 'proportional'"
-             for k, v in (("kappa", kappa), ("rho", rho), ("beta", beta)) if v is not None]
-            + ["memories is needed: the size of the target"] * (memories is None)
-        )  # fmt: skip
-        P = samples or family.available or 2 * N
-        made, target = MemoriesOnly(N, P, batch or max(1, P // 10)), memories
-    else:
-        made, target = _proportional(N, family, memories, samples, batch, kappa, rho, beta), N
-    assert target is not None
-    study = Study(
-        activation=activation, optimizer=optimizer, scales=(target,), eta0=(1.0,), regime=made, data=data,
-        preparation=preparation, **settings,
-    )  # fmt: skip
-    if scales:
-        return Goal(study, _given(scales, target, study), first=len(scales))
-    return Goal(study, ladder(study, target))
-
-
-def _proportional(
-    N: int,
-    family: Source,
-    memories: int | None,
-    samples: int | None,
-    batch: int | None,
-    kappa: float | None,
-    rho: float | None,
-    beta: float | None,
-) -> Proportional:
-    refuse(
-        f"{word} and {ratio} say the same; give one of them"
-        for word, size, ratio, given in (
-            ("memories", memories, "kappa", kappa),
-            ("samples", samples, "rho", rho),
-            ("batch", batch, "beta", beta),
-        )
-        if size is not None and given is not None
+    asked = {key: value for key, value in asked.items() if value is not None}
+    sizes = TargetSizes(**{key: asked.pop(key) for key in parameters(TargetSizes) if key in asked})
+    preparation = preparation_from(asked)
+    made, target = sizes.regime(regime, source(data, preparation))
+    study = from_document(
+        asked
+        | {"activation": activation, "optimizer": optimizer, "scales": (target,), "eta0": (1.0,)}
+        | {"regime": made, "data": data, "preparation": preparation}
     )
-    most = math.inf if family.available is None else family.available / N
-    if rho is None:
-        rho = samples / N if samples else 5.0 if most >= 5 else math.floor(10 * most) / 10 or most
-    if kappa is None:
-        kappa = memories / N if memories else 2.0
-    if beta is None:
-        beta = batch / max(1, round(rho * N)) if batch else 0.1
-    return Proportional(kappa, rho, beta)
+    if scales:
+        return Goal(study, _given(DOCUMENT["scales"].read(scales), target, study), first=len(scales))
+    return Goal(study, ladder(study, target))
 
 
 def _given(scales: tuple[int, ...], target: int, study: Study) -> tuple[int, ...]:
@@ -206,10 +144,9 @@ def ladder(study: Study, target: int) -> tuple[int, ...]:
     while len(chosen) < SIZES and len(chosen) < len(rising) and rising[-len(chosen) - 1] >= TINIEST:
         chosen = rising[-len(chosen) - 1 :]
     if len(chosen) < SIZES:
-        letter = "K" if study.regime.name == "memories-only" else "N"
         raise InputError(
-            f"target {letter} = {target} is too small to be tuned at smaller sizes: the data gives "
-            f"{len(chosen)} of the {SIZES} that are needed; sweep the target itself (denseam sweep)"
+            f"target {study.regime.letter} = {target} is too small to be tuned at smaller sizes: the data "
+            f"gives {len(chosen)} of the {SIZES} that are needed; sweep the target itself (denseam sweep)"
         )
     return tuple(chosen)
 

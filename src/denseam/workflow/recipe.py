@@ -11,11 +11,9 @@ from typing import Any
 
 from denseam._version import __version__
 from denseam.analysis.prediction import Expected
-from denseam.data.preparation import Preparation
 from denseam.errors import InputError
 from denseam.files import write_whole
-from denseam.model import lagrangians
-from denseam.rules import MemoriesOnly, Parameterization, Proportional
+from denseam.studies.documents import from_document, to_document
 from denseam.studies.study import RunSpec, Study
 
 FILE = "tuned.json"
@@ -64,7 +62,7 @@ def write_found(folder: str | os.PathLike[str], found: Mapping[str, Any], recipe
     document = {"format": FORMAT, "version": __version__, **found, "recipe": None}
     if recipe is not None:
         document["recipe"] = {
-            "study": _study_to_json(recipe.study),
+            "study": to_document(recipe.study),
             "data_digest": recipe.study.source().digest,
             "eta0": recipe.eta0,
             "constants": dict(recipe.constants),
@@ -99,7 +97,7 @@ def read_recipe(folder: str | os.PathLike[str], data: str | None = None) -> Reci
             f"tuned {folder}: {document.get('status', '')}, so no learning rate is recommended; {reason}"
         )
     try:
-        study = _study_from_json({**found["study"], **({} if data is None else {"data": data})})
+        study = from_document({"eta0": 1.0, **found["study"], **({} if data is None else {"data": data})})
         curve = Expected.from_json(found["expected"]) if found["expected"] else None
         recipe = Recipe(study, found["eta0"], found["constants"], curve)
         digest = found["data_digest"]
@@ -108,39 +106,3 @@ def read_recipe(folder: str | os.PathLike[str], data: str | None = None) -> Reci
     if study.source().digest != digest:
         raise InputError(f"data {study.data}: its content is not what was tuned on in {folder}")
     return recipe
-
-
-def _study_to_json(study: Study) -> dict[str, Any]:
-    rule = study.parameterization
-    regime = {f.name: getattr(study.regime, f.name) for f in dataclasses.fields(study.regime) if f.init}
-    return {
-        "activation": lagrangians.to_json(study.lagrangian),
-        "optimizer": study.optimizer,
-        "scales": list(study.scales),
-        "regime": {"name": study.regime.name, **regime},
-        "epochs": study.epochs,
-        "noise": study.noise,
-        "data": study.data,
-        "preparation": dataclasses.asdict(study.preparation),
-        "centred": study.centred,
-        "bias_init": study.bias_init,
-        "parameterization": rule if isinstance(rule, str) else rule.to_json(),
-        "precision": study.precision,
-        "axes": {k: list(v) for k, v in study.axes.items()},
-        "name": study.name,
-    }
-
-
-def _study_from_json(document: Mapping[str, Any]) -> Study:
-    values = dict(document)
-    regime = dict(values.pop("regime"))
-    kinds: dict[str, Any] = {"proportional": Proportional, "memories-only": MemoriesOnly}
-    rule = values["parameterization"]
-    values |= {
-        "activation": lagrangians.from_json(values["activation"]),
-        "regime": kinds[regime.pop("name")](**regime),
-        "eta0": (1.0,),
-        "preparation": Preparation(**values["preparation"]),
-        "parameterization": rule if isinstance(rule, str) else Parameterization.from_json(rule),
-    }
-    return Study(**values)

@@ -28,9 +28,10 @@ from denseam.analysis.statistics import Interval, mean_interval
 from denseam.analysis.transfer import FEWEST, REGRET_GOOD, Verdict, verdict
 from denseam.errors import InputError, refuse
 from denseam.rules import Scales
+from denseam.studies.description import AXES
 from denseam.studies.runner import SweepListener, run_specs
 from denseam.studies.store import Records
-from denseam.studies.study import AXES, RunSpec, Study
+from denseam.studies.study import RunSpec, Study
 from denseam.workflow.goals import SIZES, Goal, goal
 from denseam.workflow.recipe import Recipe, write_found
 

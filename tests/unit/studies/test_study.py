@@ -6,7 +6,10 @@ import pytest
 
 import denseam as dam
 from denseam.errors import InputError
-from denseam.studies.study import AXES, Study, from_document, from_file, grid_values, logspace
+from denseam.studies.description import AXES
+from denseam.studies.study import Study
+from denseam.studies.documents import from_document, from_file
+from denseam.rules.fields import grid_values, logspace
 
 BASE = Study("relu", "sgd", (16, 32), (0.01, 0.1), seeds=2, epochs=2)
 

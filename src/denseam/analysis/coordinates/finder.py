@@ -22,8 +22,9 @@ from denseam.analysis.statistics import Interval
 from denseam.analysis.transfer import Verdict, verdict
 from denseam.errors import InputError
 from denseam.rules import Parameterization, Power
+from denseam.rules.fields import logspace
 from denseam.studies.runner import SweepListener, sweep
-from denseam.studies.study import Study, logspace
+from denseam.studies.study import Study
 
 #: Memories-only exponents are clean from so many memories per feature on.
 MEMORIES_PER_FEATURE = 8

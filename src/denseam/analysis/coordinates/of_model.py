@@ -19,7 +19,7 @@ from denseam.analysis.coordinates.slopes import slopes
 from denseam.data.gaussian import isotropic
 from denseam.errors import InputError, refuse
 from denseam.rules import Regime, Shape
-from denseam.studies.study import DEFAULT_REGIME
+from denseam.rules.regimes import DEFAULT_REGIME
 from denseam.training.batches import draw_batches, noisy_batch
 from denseam.training.probes.spectra import leading
 from denseam.training.quantities import log_spaced

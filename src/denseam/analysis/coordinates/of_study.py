@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from typing import Any
 
@@ -11,10 +10,14 @@ from denseam.analysis.coordinates.judge import Check, Setting, judge
 from denseam.analysis.coordinates.measurements import Measurements, from_records
 from denseam.analysis.coordinates.slopes import slopes
 from denseam.errors import InputError, refuse
-from denseam.rules import MemoriesOnly, Regime
+from denseam.rules import MemoriesOnly
+from denseam.rules.fields import parameters
+from denseam.rules.regimes import REGIMES, regime_from
+from denseam.studies.description import DOCUMENT
+from denseam.studies.documents import from_document
 from denseam.studies.runner import SweepListener, sweep
 from denseam.studies.store import Records
-from denseam.studies.study import DEFAULT_REGIME, Study
+from denseam.studies.study import Study
 from denseam.training.quantities import log_spaced
 
 #: Memories-only: features, samples, batch. Few features, since K must be well above them.
@@ -26,68 +29,36 @@ SOFTMAX_SCALES = (128, 256, 512)
 DEFAULT_ETA0 = {"sgd": 0.1, "adam": 0.03}
 
 
-def regime_from(
-    name: str | None = None,
-    kappa: float | None = None,
-    rho: float | None = None,
-    beta: float | None = None,
-    features: int | None = None,
-    samples: int | None = None,
-    batch: int | None = None,
-) -> Regime:
-    """Return a regime from what was given of it; the rest as a check has it by default."""
-    if name not in (None, "proportional", "memories-only"):
-        raise InputError(f"regime must be 'proportional' or 'memories-only', got {name!r}")
-    ours: dict[str, Any] = {"kappa": kappa, "rho": rho, "beta": beta}
-    theirs: dict[str, Any] = {"features": features, "samples": samples, "batch": batch}
-    default: Any = DEFAULT_REGIME
-    if name == "memories-only":
-        ours, theirs, default = theirs, ours, DEFAULT_MEMORIES_ONLY
-    refuse(f"{k} does not belong to the regime {default.name!r}" for k, v in theirs.items() if v is not None)
-    made: Regime = dataclasses.replace(default, **{k: v for k, v in ours.items() if v is not None})
-    return made
-
-
-def checked_study(
-    activation: Any,
-    optimizer: str,
-    *,
-    regime: Regime | str = "proportional",
-    scales: Any = None,
-    eta0: float | None = None,
-    seeds: int = 4,
-    steps: int = 16,
-    **options: Any,
-) -> Study:
+def checked_study(activation: Any, optimizer: str, *, steps: int = 16, **asked: Any) -> Study:
     """Return the study that a check trains: one learning rate, all probes, at steps 0, 1, 2, 4 … `steps`."""
-    if isinstance(regime, str):
-        regime = DEFAULT_MEMORIES_ONLY if regime == "memories-only" else DEFAULT_REGIME
-    refuse(
-        [f"steps must be a whole number of at least 1, got {steps!r}"]
-        * (isinstance(steps, bool) or not isinstance(steps, int) or steps < 1)
-        + [f"seeds must be at least 2: an interval needs them, got {seeds!r}"]
-        * (isinstance(seeds, int) and seeds < 2)
-    )
+    problems = []
+    if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
+        problems.append(f"steps must be a whole number of at least 1, got {steps!r}")
+    values = {"seeds": 4, **{key: value for key, value in asked.items() if value is not None}}
+    seeds = DOCUMENT["seeds"].read(values["seeds"])
+    if len(seeds) < 2:
+        problems.append(f"seeds must be at least 2: an interval needs them, got {values['seeds']!r}")
+    refuse(problems)
+    regime = values.get("regime")
+    if regime is None or isinstance(regime, str):
+        regime = regime_from(values, {"memories-only": DEFAULT_MEMORIES_ONLY})
     softmax = activation == "softmax" or getattr(activation, "family", "") == "softmax"
     usual = SOFTMAX_SCALES if softmax and regime.name == "proportional" else DEFAULT_SCALES[regime.name]
-    scales = tuple(scales or usual)
-    refuse(
-        [f"scales must be at least 2: a slope needs them, got {', '.join(map(str, scales))}"]
-        * (len(scales) < 2)
-    )
+    scales = DOCUMENT["scales"].read(values.get("scales", usual))
+    if len(scales) < 2:
+        raise InputError(f"scales must be at least 2: a slope needs them, got {', '.join(map(str, scales))}")
     shapes = [regime.shape(scale) for scale in scales]
     per_epoch = min((shape.P or 1) // (shape.B or 1) for shape in shapes)
-    return Study(
-        activation=activation,
-        optimizer=optimizer,
-        scales=scales,
-        eta0=(DEFAULT_ETA0.get(optimizer, 0.1) if eta0 is None else eta0,),
-        regime=regime,
-        seeds=seeds,
-        epochs=-(-(steps + 1) // per_epoch),
-        probes=("all",),
-        probe_steps=(*log_spaced(steps), steps),
-        **options,
+    sizes = {key for kind in REGIMES.values() for key in parameters(kind)}
+    return from_document(
+        {"eta0": DEFAULT_ETA0.get(optimizer, 0.1)}
+        | {key: value for key, value in values.items() if key not in sizes}
+        | {"activation": activation, "optimizer": optimizer, "scales": scales, "regime": regime}
+        | {
+            "epochs": -(-(steps + 1) // per_epoch),
+            "probes": ("all",),
+            "probe_steps": (*log_spaced(steps), steps),
+        }
     )
 
 

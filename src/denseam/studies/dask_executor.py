@@ -1,0 +1,252 @@
+"""Executors of a cluster: Dask by the address of its scheduler, on this machine, or as jobs of Slurm.
+
+A worker has one core or one GPU and trains one shard at a time (a Dask worker with several threads: one
+for each). All of them need the versions of the driver and must see the folder of the results.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import logging
+import os
+import subprocess
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from typing import Any
+
+from denseam.errors import InputError
+from denseam.studies.cluster import Cluster
+from denseam.studies.executors import ExecutorLost, Limited, check_worker, token
+from denseam.studies.shards import describe
+from denseam.training.devices import cores
+
+#: Seconds to wait for a scheduler, and for the first worker of one that is there.
+REACH, FIRST_WORKER = 6.0, 60.0
+#: A shard is set aside when so many workers have died of it.
+DEATHS = 3
+#: What a job of Slurm gets if neither the options nor the configuration of dask-jobqueue say otherwise.
+CORES, MEMORY = 1, "4GB"
+
+
+class DaskExecutor(Limited):
+    """The workers of a Dask cluster, one shard for each of their threads.
+
+    Dask blames the death of a worker on every task that it held. So no worker is given more shards than it
+    can train at once, and none is blamed that only waited.
+    """
+
+    def __init__(self, client: Any, say: Callable[[str], None]) -> None:
+        self._client, self._say = client, say
+        self._executor = client.get_executor(pure=False)
+        self._alone = 0.0
+
+    @property
+    def dashboard(self) -> str:
+        """The address of the dashboard; empty if there is none."""
+        try:
+            return str(self._client.dashboard_link or "")
+        except (KeyError, AttributeError):
+            return ""
+
+    def submit(self, fn: Any, /, *arguments: Any, **options: Any) -> Future[Any]:
+        """Send a call out."""
+        self._check()
+        try:
+            future: Future[Any] = self._executor.submit(fn, *arguments, **options)
+        except Exception as error:
+            raise self._lost() from error
+        return future
+
+    def room(self) -> int:
+        """Return the threads of all workers; say so if there have been none for a while."""
+        self._check()
+        try:
+            threads = int(sum(self._client.nthreads().values()))
+        except Exception as error:
+            raise self._lost() from error
+        if threads:
+            self._alone = 0.0
+        elif not self._alone:
+            self._alone = time.monotonic() + 15
+        elif 0 < self._alone < time.monotonic():
+            self._alone = -1.0
+            self._say("no worker is left; waiting for one (Ctrl-C stops, what is written is kept)")
+        return threads
+
+    def _check(self) -> None:
+        if self._client.status != "running":
+            raise self._lost()
+
+    def _lost(self) -> ExecutorLost:
+        return ExecutorLost("the scheduler is gone")
+
+
+@contextlib.contextmanager
+def connect(
+    cluster: Cluster, folder: str | os.PathLike[str], *, say: Callable[[str], None] | None = None
+) -> Iterator[DaskExecutor | None]:
+    """Give an executor for `denseam.sweep`, or None for this process; close it at the end.
+
+    Parameters
+    ----------
+    cluster
+        Where the study runs.
+    folder
+        Where the results go; every worker must see it.
+    say
+        Told what people should know, such as the address of the dashboard.
+    """
+    say = say or (lambda _: None)
+    if cluster.kind == "local":
+        yield None
+        return
+    dask = _load("dask")
+    with _silence(), contextlib.ExitStack() as stack:
+        # Dask counts the deaths that it allows, so that one more is too many.
+        stack.enter_context(dask.config.set({"distributed.scheduler.allowed-failures": DEATHS - 1}))
+        target: Any = cluster.address
+        if target is None:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # another dashboard may have the usual port
+                target = stack.enter_context(slurm(cluster) if cluster.kind == "slurm" else _here(cluster))
+        if cluster.kind == "slurm":
+            check_jobs(target.job_script())
+            jobs = cluster.workers or 1
+            target.adapt(minimum_jobs=jobs, maximum_jobs=jobs)  # one that ends is replaced
+        client = stack.enter_context(_client(target))
+        if cluster.address is not None:
+            try:
+                client.run_on_scheduler(_allow_failures, DEATHS - 1)
+            except ImportError as error:
+                raise InputError(f"address {target}: the scheduler cannot load denseam ({error})") from None
+        executor = DaskExecutor(client, say)
+        if executor.dashboard:
+            say(f"dashboard at {executor.dashboard}")
+        _wait_for_a_worker(client, cluster, say)
+        check_workers(client, folder)
+        yield executor
+
+
+def check_workers(client: Any, folder: str | os.PathLike[str]) -> None:
+    """Refuse workers with other versions than the driver's, and those that do not see the folder."""
+    with token(folder) as sign:
+        answers = client.run(describe, sign, on_error="return")
+    for name, answer in answers.items():
+        if isinstance(answer, BaseException):
+            reason = " ".join(str(answer).split())
+            raise InputError(f"executor: the worker {name} cannot run this version of denseam ({reason})")
+        check_worker(name, answer, folder)
+
+
+def slurm(cluster: Cluster) -> Any:
+    """Return a cluster of Slurm jobs: one worker in each, with one GPU if asked."""
+    dask, jobqueue = _load("dask"), _load("dask_jobqueue")
+
+    def configured(name: str, default: Any) -> Any:
+        return dask.config.get(f"jobqueue.slurm.{name}", None) or default
+
+    wanted = cluster.cores or configured("cores", CORES)
+    options: dict[str, Any] = {
+        "queue": cluster.partition,
+        "account": cluster.account,
+        "walltime": cluster.time,
+        "memory": cluster.memory or configured("memory", MEMORY),
+        "processes": 1,
+        # A GPU is for one shard at a time, however many cores come with it.
+        "cores": 1 if cluster.gpus else wanted,
+        "job_cpu": wanted if cluster.gpus else None,
+        "job_extra_directives": [
+            *configured("job-extra-directives", []),
+            *(["--gres=gpu:1"] if cluster.gpus else []),
+            *cluster.directives,
+        ],
+        "job_script_prologue": [*configured("job-script-prologue", []), *cluster.prologue],
+    }
+    return jobqueue.SLURMCluster(**{k: v for k, v in options.items() if v is not None})
+
+
+def check_jobs(script: str) -> None:
+    """Have Slurm look at a job script without running it; say why it would not take it."""
+    with tempfile.NamedTemporaryFile("w", suffix=".sh") as file:
+        file.write(script)
+        file.flush()
+        try:
+            command = ["sbatch", "--test-only", file.name]
+            found = subprocess.run(command, capture_output=True, text=True)
+        except FileNotFoundError:
+            raise InputError("executor 'slurm': there is no sbatch on this machine") from None
+    if found.returncode:
+        raise InputError(f"executor 'slurm': {' '.join(found.stderr.split()) or 'sbatch refuses the job'}")
+
+
+def _here(cluster: Cluster) -> Any:
+    distributed = _load("distributed")
+
+    def options(i: int) -> dict[str, Any]:
+        seen = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+        gpus = seen.split(",") if seen else [str(n) for n in range(i + 1)]
+        if cluster.gpus and i >= len(gpus):
+            raise InputError(f"workers must be at most {len(gpus)}, one for each GPU, got {cluster.workers}")
+        env = {"CUDA_VISIBLE_DEVICES": gpus[i]} if cluster.gpus else {}
+        return {"nthreads": 1, "host": "127.0.0.1", "env": env, "silence_logs": logging.CRITICAL}
+
+    count = cluster.workers or (1 if cluster.gpus else cores())
+    return distributed.SpecCluster(
+        scheduler={
+            "cls": distributed.Scheduler,
+            "options": {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"},
+        },
+        workers={i: {"cls": distributed.Nanny, "options": options(i)} for i in range(count)},
+    )
+
+
+def _load(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        raise InputError(f"executor: {name} is not installed; pip install 'denseam[cluster]'") from None
+
+
+def _client(target: Any) -> Any:
+    distributed = _load("distributed")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # versions are compared below
+            return distributed.Client(target, timeout=REACH)
+    except (OSError, ValueError, RuntimeError):
+        raise InputError(f"address {target}: no Dask scheduler answers there") from None
+
+
+def _allow_failures(deaths: int, dask_scheduler: Any = None) -> None:
+    dask_scheduler.allowed_failures = min(dask_scheduler.allowed_failures, deaths)
+
+
+def _wait_for_a_worker(client: Any, cluster: Cluster, say: Callable[[str], None]) -> None:
+    if client.nthreads():
+        return
+    say("waiting for the first worker (Ctrl-C stops)")
+    patience = None if cluster.kind == "slurm" else FIRST_WORKER  # a queue may be long
+    began = time.monotonic()
+    while not client.nthreads():
+        if patience is not None and time.monotonic() - began > patience:
+            raise InputError(f"address {cluster.address}: the scheduler has no workers")
+        time.sleep(0.2)
+
+
+@contextlib.contextmanager
+def _silence() -> Iterator[None]:
+    """Keep Dask's own messages off standard error: what matters of them is said in one line here."""
+    names = ("distributed", "distributed.client", "dask_jobqueue", "tornado.application", "asyncio")
+    _load("distributed")  # sets levels of its own when it is first imported
+    before = {name: logging.getLogger(name).level for name in names}
+    for name in names:
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        for name, level in before.items():
+            logging.getLogger(name).setLevel(level)

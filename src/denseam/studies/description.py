@@ -1,0 +1,162 @@
+"""The one description: every field of a study with its default, bounds, unit and help.
+
+Command-line options, TOML and JSON keys, record columns, run keys, figure panels and the reference page are
+made from these fields (`denseam.studies.documents`, `denseam.studies.schema`, `denseam.cli.options`). To add
+a hyperparameter that can be swept, add a field to `Hyperparameters`; to add a setting that all runs of a
+study share, add a field to `Description`. What the new field does to training goes into `studies/engine`.
+
+Plain data: no array framework is imported here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from denseam.data.preparation import DEFAULT_PREPARATION, Preparation
+from denseam.rules.fields import InKey, Kind, Parameter, Part, parameter, parameters
+from denseam.rules.regimes import DEFAULT_REGIME, REGIMES, Regime
+from denseam.rules.table import BIAS_INITS, OPTIMIZERS
+
+Precision = Literal["float32", "tf32", "bf16", "float64"]
+PRECISIONS: tuple[Precision, ...] = ("float32", "tf32", "bf16", "float64")
+
+_ALWAYS, _NEVER = InKey.ALWAYS, InKey.NEVER
+
+
+def described_elsewhere() -> Any:
+    """Return a required field whose description is that of a hyperparameter."""
+    return dataclasses.field()
+
+
+def _axis(part: Part, help: str, default: Any = dataclasses.MISSING, **facts: Any) -> Any:
+    """Return a field that can be swept: its values are numbers of at least 0."""
+    return parameter(part, Kind.NUMBERS, help, default, **{"low": 0.0, "swept": True} | facts)
+
+
+@dataclasses.dataclass(frozen=True)
+class Hyperparameters:
+    """The dimensionless numbers of one run; a study gives each of them one value or several to try."""
+
+    eta0: float = _axis(Part.TRAINING, "Learning rates η0, dimensionless.", open_low=True, key=_ALWAYS)
+    eta_b_ratio: float = _axis(Part.TRAINING, "Learning rate of b over η0.", 1.0, unit="η0", key=_ALWAYS)
+    eta_c_ratio: float = _axis(Part.TRAINING, "Learning rate of c over η0.", 1.0, unit="η0", key=_ALWAYS)
+    s1_0: float = _axis(Part.MODEL, "Constant of the inner multiplier s1.", 1.0, open_low=True, key=_ALWAYS)
+    s2_0: float = _axis(Part.MODEL, "Constant of the outer multiplier s2.", 1.0, open_low=True, key=_ALWAYS)
+    beta: float = _axis(
+        Part.MODEL, "Inverse temperature of softmax.", 1.0, document="softmax_beta", open_low=True,
+        belongs=("activation", "softmax"), key=_ALWAYS,
+    )  # fmt: skip
+    momentum: float = _axis(
+        Part.TRAINING, "Momentum of SGD.", 0.0, high=1, belongs=("optimizer", "sgd"), key=_ALWAYS
+    )
+    beta1: float = _axis(
+        Part.TRAINING, "β1 of Adam.", 0.9, high=1, belongs=("optimizer", "adam"), key=_ALWAYS
+    )
+    beta2: float = _axis(
+        Part.TRAINING, "β2 of Adam.", 0.999, high=1, belongs=("optimizer", "adam"), key=_ALWAYS
+    )
+    epsilon: float = _axis(Part.TRAINING, "ε of Adam.", 1e-8, belongs=("optimizer", "adam"), key=_ALWAYS)
+    noise: float = _axis(
+        Part.TRAINING, "Standard deviation of the noise.", 0.5, unit="that of the data", key=_ALWAYS
+    )
+
+
+#: The axes of a study: whatever can be swept.
+AXES: Mapping[str, Parameter] = parameters(Hyperparameters)
+
+
+@dataclasses.dataclass(frozen=True)
+class Description:
+    """The fields of a study; `denseam.Study` says what they mean."""
+
+    activation: Any = parameter(  # noqa: RUF009  # it returns a field
+        Part.MODEL, Kind.OBJECT, "Hidden activation: identity, relu, tanh or softmax.", key=_NEVER
+    )
+    optimizer: str = parameter(
+        Part.TRAINING, Kind.CHOICE, "Optimizer: sgd or adam.", choices=OPTIMIZERS, key=_ALWAYS
+    )
+    scales: Sequence[int] = parameter(
+        Part.GROWTH, Kind.WHOLES, "Sizes to compare: N, or K where only memories grow; as in 32,64,128.",
+        low=1, key=_NEVER,
+    )  # fmt: skip
+    eta0: Sequence[float] = described_elsewhere()
+    regime: Regime = DEFAULT_REGIME
+    seeds: int | Sequence[int] = parameter(
+        Part.SWEEP, Kind.SEEDS, "How many seeds, or which.", 3, low=0, key=_NEVER
+    )
+    epochs: int = parameter(Part.TRAINING, Kind.WHOLE, "Passes over the data.", 64, low=1, key=_ALWAYS)
+    noise: float = AXES["noise"].default
+    data: str = parameter(
+        Part.DATA,
+        Kind.TEXT,
+        "isotropic, anisotropic, the name of a data set, or a path.",
+        "isotropic",
+        key=_NEVER,
+    )
+    preparation: Preparation = DEFAULT_PREPARATION
+    centred: bool | None = parameter(
+        Part.MODEL, Kind.FLAG, "Centre the activations over the memories, or do not.", None,
+        default_text="yes, except for identity", off="uncentered", key=_ALWAYS,
+    )  # fmt: skip
+    bias_init: str = parameter(
+        Part.MODEL,
+        Kind.CHOICE,
+        "How the biases start: zero or normal.",
+        "zero",
+        choices=BIAS_INITS,
+        key=_ALWAYS,
+    )
+    parameterization: Any = parameter(  # noqa: RUF009
+        Part.MODEL, Kind.OBJECT, "prescription, standard, or changes to the prescription as in s2=K^-1.",
+        "prescription", key=_NEVER,
+    )  # fmt: skip
+    precision: str = parameter(
+        Part.TRAINING, Kind.CHOICE, "Of matrix products: float32, float64; on a GPU tf32, bf16.", "float32",
+        choices=PRECISIONS, key=_ALWAYS,
+    )  # fmt: skip
+    axes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    probes: Sequence[str] = parameter(
+        Part.SWEEP, Kind.WORDS, "What to measure while training: all, or as in updates,K_eff.", ()
+    )
+    probe_steps: Sequence[int] | None = parameter(
+        Part.SWEEP, Kind.WHOLES, "Steps to measure at, as in 0,1,2,4.", None, low=0,
+        default_text="log-spaced", key=_NEVER,
+    )  # fmt: skip
+    power: float | None = parameter(
+        Part.MODEL, Kind.NUMBER, "p of relu^p.", None, low=1, default_text="1",
+        belongs=("activation", "relu"), key=_NEVER,
+    )  # fmt: skip
+    name: str = parameter(
+        Part.SWEEP,
+        Kind.TEXT,
+        "What the study is called.",
+        "",
+        default_text="made from the settings",
+        key=_NEVER,
+    )
+
+
+#: Which regime it is; a study holds the regime itself.
+REGIME = Parameter(
+    Part.GROWTH, Kind.CHOICE, "What grows: proportional (all sizes) or memories-only.",
+    name="regime", document="regime", default="proportional", choices=tuple(REGIMES), key=_ALWAYS,
+)  # fmt: skip
+
+
+def _document() -> dict[str, Parameter]:
+    """Return every key of a study's document with its parameter, in the order of help pages."""
+    described = [
+        *parameters(Description).values(),
+        *parameters(Preparation).values(),
+        REGIME,
+        *(p for regime in REGIMES.values() for p in parameters(regime).values()),
+        *AXES.values(),
+    ]
+    order = list(Part)
+    return {p.document: p for p in sorted(described, key=lambda p: order.index(p.part))}
+
+
+#: Key of a document, and option of the command line → what it is.
+DOCUMENT: Mapping[str, Parameter] = _document()

@@ -1,0 +1,219 @@
+"""A study as a document: from and to plain values, TOML files, and the words of a command line.
+
+A document is flat: the fields of the study, of its regime and of its preparation, and every hyperparameter,
+by the keys of `denseam.studies.description.DOCUMENT`. JSON and TOML hold the same keys; an option of the
+command line is the key with dashes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import shlex
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from denseam.data.preparation import Preparation
+from denseam.errors import InputError, refuse, together
+from denseam.model import lagrangians
+from denseam.model.lagrangians import Lagrangian
+from denseam.rules import MemoriesOnly, Parameterization, Proportional, Regime
+from denseam.rules.fields import Kind, logspace, parameters
+from denseam.rules.regimes import regime_from
+from denseam.studies.description import AXES, DOCUMENT, Description
+from denseam.studies.study import Study, unknown
+
+#: A flag's opposite → the flag, as in uncentered = true.
+OPPOSITES = {p.off: key for key, p in DOCUMENT.items() if p.off}
+#: Keys that hold several of the flat ones in a table of their own.
+TABLES = ("axes", "regime", "preparation")
+
+
+def from_document(document: Mapping[str, Any], defaults: Mapping[str, Regime] | None = None) -> Study:
+    """Build a study from plain values; keys that are missing or None take their defaults.
+
+    Parameters
+    ----------
+    document
+        The flat keys of `DOCUMENT`; `axes`, `regime` and `preparation` may also be tables or objects.
+    defaults
+        The sizes of a regime that the document leaves out, by its name.
+    """
+    values = _flat(document)
+    problems = [unknown("key", key, DOCUMENT) for key in values if key not in (*DOCUMENT, *TABLES)]
+    problems += [f"{key} is needed" for key in _REQUIRED if key not in values]
+    refuse(problems)
+    regime, preparation, activation, rule = together(
+        lambda: _regime(values, defaults),
+        lambda: preparation_from(values),
+        lambda: _activation(values),
+        lambda: _parameterization(values),
+    )
+    own = parameters(Description)
+    fields = {key: value for key, value in values.items() if key in own}
+    fields |= {"regime": regime, "preparation": preparation, "activation": activation}
+    if rule is not None:
+        fields["parameterization"] = rule
+    axes = {a: values[p.document] for a, p in AXES.items() if p.document in values}
+    return Study(**{**fields, "eta0": axes.pop("eta0"), "axes": axes})
+
+
+#: Keys without which there is no study; those of a regime are needed in that regime.
+_REQUIRED = tuple(p.document for p in (*parameters(Description).values(), AXES["eta0"]) if p.required)
+
+
+def _flat(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a document without nesting, unset keys and opposites of flags."""
+    values = {key: value for key, value in document.items() if value is not None}
+    for off, key in OPPOSITES.items():
+        if off in values:
+            value = values.pop(off)
+            if not isinstance(value, bool):
+                raise InputError(f"{off} must be {Kind.FLAG.value}, got {value!r}")
+            values.setdefault(key, None if not value else False)
+            if values[key] is None:
+                del values[key]
+    axes = values.pop("axes", {})
+    if not isinstance(axes, Mapping):
+        raise InputError(f"axes must be a table of name = values, got {axes!r}")
+    refuse(unknown("axis", axis, AXES) for axis in axes if axis not in AXES)
+    # Documents of earlier versions nest the regime and the preparation.
+    for table in ("regime", "preparation"):
+        if isinstance(values.get(table), Mapping):
+            nested = dict(values.pop(table))
+            if table == "regime":
+                nested["regime"] = nested.pop("name")
+            values = nested | values
+    return values | {AXES[axis].document: axis_values for axis, axis_values in axes.items()}
+
+
+def _regime(values: Mapping[str, Any], defaults: Mapping[str, Regime] | None) -> Regime:
+    given = values.get("regime")
+    return given if isinstance(given, Proportional | MemoriesOnly) else regime_from(values, defaults)
+
+
+def preparation_from(values: Mapping[str, Any]) -> Preparation:
+    """Return the preparation that plain values describe; they may hold other things too."""
+    given = values.get("preparation")
+    if isinstance(given, Preparation):
+        return given
+    return Preparation(**{key: values[key] for key in parameters(Preparation) if key in values})
+
+
+def _activation(values: Mapping[str, Any]) -> str | Lagrangian:
+    given: Any = values["activation"]
+    return lagrangians.from_json(dict(given)) if isinstance(given, Mapping) else given
+
+
+def _parameterization(values: Mapping[str, Any]) -> str | Parameterization | None:
+    given: Any = values.get("parameterization")
+    return Parameterization.from_json(given) if isinstance(given, Mapping) else given
+
+
+def to_document(study: Study) -> dict[str, Any]:
+    """Return the plain document of a study, without what is at its default; `from_document` reads it."""
+    document: dict[str, Any] = {}
+    for part in (study, study.preparation, study.regime):
+        kind: Any = Description if part is study else type(part)
+        for name, p in parameters(kind).items():
+            value = getattr(part, name)
+            if p.required or value != p.default:
+                document[p.document] = value
+    document |= {AXES[axis].document: list(values) for axis, values in study.axes.items()}
+    document |= {"eta0": list(study.eta0), "scales": list(study.scales), "regime": study.regime.name}
+    document |= _activation_document(study.lagrangian)
+    seeds = list(study.seeds)  # type: ignore[arg-type]  # a tuple by now
+    document["seeds"] = len(seeds) if seeds == list(range(len(seeds))) else seeds
+    rule = study.parameterization
+    if isinstance(rule, Parameterization):
+        document["parameterization"] = rule.to_json()
+    if study.centred == (study.lagrangian.name != "identity"):
+        document.pop("centred", None)
+    if study.name == study.default_name():
+        document.pop("name", None)
+    if document["regime"] == "proportional":
+        document.pop("regime")
+    if study.axes["noise"] == (AXES["noise"].default,):
+        document.pop("noise")
+    order = list(DOCUMENT)
+    listed = {k: list(v) if isinstance(v, tuple) else v for k, v in document.items()}
+    return dict(sorted(listed.items(), key=lambda pair: order.index(pair[0])))
+
+
+def _activation_document(lagrangian: Lagrangian) -> dict[str, Any]:
+    """Return the keys that stand for an activation: its name, or all of it where that is not enough."""
+    described = lagrangians.to_json(lagrangian)
+    name, power = described.pop("name"), described.pop("power", None)
+    if "beta" in described and set(described) == {"beta"}:
+        described = {} if described["beta"] == AXES["beta"].default else described
+    if described or (power is not None and name != "relu"):
+        return {"activation": lagrangians.to_json(lagrangian)}
+    return {"activation": name} | ({"power": power} if power not in (None, 1.0) else {})
+
+
+def from_file(path: str | Path, overrides: Mapping[str, Any] | None = None) -> list[Study]:
+    """Read a TOML file: keys for all studies at the top, and any number of ``[[study]]`` tables."""
+    try:
+        document = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"study file {path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"study file {path}: not TOML ({error})") from None
+    document.pop("executor", None)  # where it runs, not what is asked: `studies/cluster.py` reads it
+    tables = document.pop("study", [{}])
+    if not isinstance(tables, list) or not all(isinstance(table, Mapping) for table in tables):
+        raise InputError(f"study file {path}: 'study' must be [[study]] tables")
+    given = {key: value for key, value in (overrides or {}).items() if value is not None}
+
+    def build(table: Mapping[str, Any]) -> Study:
+        try:
+            return from_document({**document, **table, **given})
+        except InputError as error:
+            raise InputError(*(f"study file {path}: {p}" for p in error.problems)) from None
+
+    return together(*(lambda table=table: build(table) for table in tables))
+
+
+# --- the words of a command line -------------------------------------------------------------------
+
+
+def sweep_line(document: Mapping[str, Any], folder: str) -> str | None:
+    """Return the `denseam sweep` that a document stands for; None if a value is no text (use Python)."""
+    words = ["denseam", "sweep"]
+    for key, value in document.items():
+        described = DOCUMENT[key]
+        if isinstance(value, Mapping):
+            return None
+        if described.kind is Kind.FLAG:
+            if value or described.off:
+                words.append(described.option if value else f"--{described.off}")
+            continue
+        text = _text(described.kind, value)
+        words += [f"{described.option}={text}"] if text.startswith("-") else [described.option, text]
+    return shlex.join([*words, "--out", folder])
+
+
+def _text(kind: Kind, value: Any) -> str:
+    if kind is Kind.NUMBERS:
+        return _grid_text(value)
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return ",".join(map(str, value))
+    return _short(value) if isinstance(value, float) else str(value)
+
+
+def _grid_text(values: Sequence[float]) -> str:
+    """Return low:high:count where that gives these very values, else the values."""
+    if len(values) > 2 and values[0] > 0:
+        for low, high in itertools.product(_roundings(values[0]), _roundings(values[-1])):
+            if logspace(low, high, len(values)) == tuple(values):
+                return f"{_short(low)}:{_short(high)}:{len(values)}"
+    return ",".join(map(_short, values))
+
+
+def _short(value: float) -> str:
+    return str(int(value)) if value == int(value) and abs(value) < 1e15 else repr(value)
+
+
+def _roundings(value: float) -> list[float]:
+    return list(dict.fromkeys(float(f"{value:.{digits}g}") for digits in (1, 2, 3, 6, 12, 17)))

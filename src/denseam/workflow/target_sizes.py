@@ -1,0 +1,87 @@
+"""The sizes of a target as they are asked for, and the regime that leads to it."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import TYPE_CHECKING, Any
+
+from denseam.errors import InputError, refuse
+from denseam.rules import MemoriesOnly, Proportional, Regime
+from denseam.rules.fields import Kind, Part, check_fields, parameter, parameters
+from denseam.rules.regimes import DEFAULT_REGIME
+from denseam.studies.description import REGIME
+
+if TYPE_CHECKING:
+    from denseam.data.sources import Source
+
+
+def _ratio(name: str) -> Any:
+    """Return the field of a ratio, as `Proportional` describes it; it may be left open."""
+    ratio = parameters(Proportional)[name]
+    bounds = {"low": ratio.low, "open_low": ratio.open_low, "high": ratio.high, "open_high": ratio.open_high}
+    return parameter(Part.GROWTH, ratio.kind, ratio.help, None, default_text=ratio.default_shown(), **bounds)
+
+
+@dataclasses.dataclass(frozen=True)
+class TargetSizes:
+    """The sizes of a target as they are asked for: numbers, or ratios between them."""
+
+    features: int | None = parameter(
+        Part.GROWTH, Kind.WHOLE, "N of the target.", None, low=1, default_text="that of the data"
+    )
+    memories: int | None = parameter(
+        Part.GROWTH, Kind.WHOLE, "K of the target; alone, only memories grow.", None, low=1, default_text="κN"
+    )
+    samples: int | None = parameter(
+        Part.GROWTH, Kind.WHOLE, "P of the target.", None, low=1, default_text="all, at most ρN"
+    )
+    batch: int | None = parameter(
+        Part.GROWTH, Kind.WHOLE, "B of the target.", None, low=1, default_text="a tenth of P"
+    )
+    kappa: float | None = _ratio("kappa")
+    rho: float | None = _ratio("rho")
+    beta: float | None = _ratio("beta")
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    def regime(self, name: str | None, family: Source) -> tuple[Regime, int]:
+        """Return the regime that leads to the target, and the target's scale in it."""
+        if name is None:
+            only_memories = self.memories is not None and self.features is None and self.kappa is None
+            name = "memories-only" if only_memories else "proportional"
+        REGIME.read(name)
+        N = self.features or family.features
+        if N is None:
+            raise InputError(f"features is needed: {family.describe()!r} has no size of its own")
+        if name == "proportional":
+            return self._proportional(N, family), N
+        problems = [
+            f"{ratio} belongs to the regime 'proportional'"
+            for ratio in parameters(Proportional)
+            if getattr(self, ratio) is not None
+        ]
+        if self.memories is None:
+            problems.append("memories is needed: the size of the target")
+        refuse(problems)
+        assert self.memories is not None
+        P = self.samples or family.available or 2 * N
+        return MemoriesOnly(N, P, self.batch or max(1, P // 10)), self.memories
+
+    def _proportional(self, N: int, family: Source) -> Proportional:
+        pairs = (("memories", "kappa"), ("samples", "rho"), ("batch", "beta"))
+        refuse(
+            f"{word} and {ratio} say the same; give one of them"
+            for word, ratio in pairs
+            if getattr(self, word) is not None and getattr(self, ratio) is not None
+        )
+        default = DEFAULT_REGIME
+        rho = self.samples / N if self.samples else self.rho
+        if rho is None:
+            most = math.inf if family.available is None else family.available / N
+            rho = default.rho if most >= default.rho else math.floor(10 * most) / 10 or most
+        kappa = self.memories / N if self.memories else self.kappa
+        beta = self.batch / max(1, round(rho * N)) if self.batch else self.beta
+        given = {"kappa": kappa, "rho": rho, "beta": beta}
+        return Proportional(**{k: v for k, v in given.items() if v is not None})

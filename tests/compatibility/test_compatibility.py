@@ -1,0 +1,362 @@
+"""What an earlier version wrote is read by this one, and means the same.
+
+The folder `7fe74f3` was written by the code of that commit (`make_baseline.py` beside this file): folders of
+sweeps and searches, checkpoints, and what the program said of them. Keys, numbers and exit codes must not have
+changed. Sentences may have: of these only the numbers count, or that there is one. New keys may have come.
+
+`DENSEAM_ENTRY=module:function` names another entry than `denseam.cli:main`; `DENSEAM_GALLERY` another folder
+than docs/gallery.
+"""
+
+import contextlib
+import csv
+import gzip
+import importlib
+import importlib.util
+import io
+import json
+import math
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import denseam as dam
+
+BASE = Path(__file__).parent / "7fe74f3"
+GALLERY = Path(os.environ.get("DENSEAM_GALLERY") or Path(__file__).parents[2] / "docs" / "gallery")
+
+#: Keys whose values are sentences for people: they may be edited, but must be there.
+SENTENCES = {
+    "reason",
+    "next",
+    "next_step",
+    "advice",
+    "cause",
+    "flags",
+    "title",
+    "claim",
+    "claims",
+    "panels",
+    "remark",
+}
+#: Keys whose values depend on the machine, on the time or on the folder.
+ELSEWHERE = {"seconds", "seconds_of_training", "machine", "files", "out", "schema"}
+
+
+def load(name):
+    return json.loads((BASE / name).read_text(encoding="utf-8"))
+
+
+CASES = {case["name"]: case for case in load("cases.json")}
+COMMANDS = load("commands.json")
+
+
+@pytest.fixture(autouse=True)
+def _in_the_baseline(monkeypatch):
+    """Names of files in the arguments are relative to it. Nothing may be written there."""
+    monkeypatch.chdir(BASE)
+    before = sorted((str(p), p.stat().st_mtime_ns) for p in BASE.glob("**/*") if p.is_file())
+    yield
+    assert before == sorted((str(p), p.stat().st_mtime_ns) for p in BASE.glob("**/*") if p.is_file())
+
+
+def call(*arguments):
+    """Run the program in this process; return its exit code and what it printed."""
+    module, _, name = os.environ.get("DENSEAM_ENTRY", "denseam.cli:main").partition(":")
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        code = getattr(importlib.import_module(module), name or "main")([str(a) for a in arguments])
+    return code, out.getvalue()
+
+
+def said(*arguments):
+    code, out = call(*arguments, "--json")
+    return code, json.loads(out)
+
+
+def differences(old, new, rel=1e-9, where=""):
+    """Where a document is not what it was; what is new in it is passed over."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key, value in old.items():
+            place = f"{where}.{key}"
+            if key in ELSEWHERE:
+                continue
+            if key not in new:
+                yield f"{place} is gone"
+            elif key in SENTENCES:
+                many = isinstance(value, list) and isinstance(new[key], list)
+                if (value is None) != (new[key] is None) or (many and len(value) != len(new[key])):
+                    yield f"{place}: {value!r} → {new[key]!r}"
+            else:
+                yield from differences(value, new[key], rel, place)
+    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        for i, (a, b) in enumerate(zip(old, new, strict=True)):
+            yield from differences(a, b, rel, f"{where}[{i}]")
+    elif number(old) and number(new):
+        if not math.isclose(old, new, rel_tol=rel, abs_tol=rel):
+            yield f"{where}: {old!r} → {new!r}"
+    elif old != new or isinstance(old, bool) != isinstance(new, bool):
+        yield f"{where}: {old!r} → {new!r}"
+
+
+def number(value):
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def assert_same(old, new, rel=1e-9):
+    found = list(differences(old, new, rel))
+    assert not found, "\n".join(found[:20])
+
+
+def assert_says(entry, rel=1e-9, folder=None):
+    """The program says what it said, with the same exit code."""
+    code, new = said(*(a.replace("FOLDER", str(folder)) for a in entry["argv"]))
+    assert code == entry["code"]
+    assert_same(entry["output"], new, rel)
+    return new
+
+
+def named(entries):
+    """Parameters with names that can be chosen by -k."""
+    return [pytest.param(e, id=" ".join(a for a in e["argv"] if a != "--quiet")) for e in entries]
+
+
+def shards(folder):
+    return sorted((p.name, p.stat().st_size) for p in Path(folder, "shards").iterdir())
+
+
+def rows(folder):
+    found = dam.Store(folder).read()
+    assert not found.skipped
+    return {row["key"]: row for row in found}
+
+
+# --- the comparison itself -----------------------------------------------------------------------------
+
+
+def test_differences_are_found():
+    old = {"a": 1.0, "b": [1, None], "reason": "so", "seconds": 1.0, "c": True}
+    assert not list(differences(old, {"a": 1.0 + 1e-12, "b": [1, None], "reason": "", "c": True, "new": 0}))
+    for change in (
+        {"a": 1.1},
+        {"b": [1, 0]},
+        {"b": [1]},
+        {"reason": None},
+        {"c": 1},
+        {"a": None},
+        {"a": "1.0"},
+    ):
+        assert len(list(differences(old, old | change))) == 1, change
+    assert list(differences(old, {k: v for k, v in old.items() if k != "reason"})) == [".reason is gone"]
+
+
+# --- sweeps --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_sweep_of_old_finds_all_its_runs(name, tmp_path):
+    case, folder = CASES[name], tmp_path / name
+    shutil.copytree(BASE / "sweeps" / name, folder)
+    before = shards(folder)
+    code, new = said(*case["argv"], "--out", folder, "--quiet")
+    assert code == case["code"]
+    assert (new["runs"], new["reused"]) == (case["runs"], case["runs"])
+    assert new["diverged"] == case["diverged"]
+    assert shards(folder) == before
+    assert len(rows(folder)) == case["runs"]
+
+
+@pytest.mark.parametrize("entry", named(load("verdicts.json")))
+def test_verdicts_on_old_sweeps(entry):
+    assert_says(entry)
+
+
+@pytest.mark.parametrize("path", sorted(p.name for p in (BASE / "exports").iterdir()))
+def test_tables_of_old_sweeps(path):
+    """Every column of old is there, row by row; text, so that not a digit may differ."""
+    name, probes = path.removesuffix(".csv.gz"), ()
+    if name.endswith(".probes"):
+        name, probes = name.removesuffix(".probes"), ("--probes",)
+    code, out = call("export", f"sweeps/{name}", *probes)
+    assert code == 0
+    with gzip.open(BASE / "exports" / path, "rt", newline="") as file:
+        old = list(csv.DictReader(file))
+    new = list(csv.DictReader(io.StringIO(out)))
+    assert len(old) >= CASES[name]["runs"]
+    assert set(old[0]) <= set(new[0])
+    assert old == [{k: row[k] for k in old[0]} for row in new]
+
+
+#: Arguments that leave one scale and one seed of a case: the same keys, in less time.
+FEW = {name: ("--scales", "10" if name == "softmax-memories" else "8", "--seeds", "1") for name in CASES}
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.filterwarnings("ignore:overflow encountered in cast:RuntimeWarning")  # of runs that diverge
+def test_runs_that_are_trained_again_end_where_they_did(name, tmp_path):
+    code, new = said(*CASES[name]["argv"], *FEW[name], "--out", tmp_path, "--quiet")
+    assert code == 0
+    assert new["reused"] == 0
+    old, found = rows(BASE / "sweeps" / name), rows(tmp_path)
+    assert len(found) == new["runs"] > 0
+    assert set(found) <= set(old)
+    for key, row in found.items():
+        for column in ("study", "study_id", "scale", "seed", "eta0", "swept", "status"):
+            assert row[column] == old[key][column]
+        if row["status"] == "finished":
+            for column in ("initial_mse", "final_mse", "heldout_mse", "zero_mse", "loss"):
+                assert row[column] == pytest.approx(old[key][column], rel=1e-4)
+            for column in (c for c in row if c.startswith("probe_")):
+                assert row[column] == pytest.approx(old[key][column], rel=1e-2, abs=1e-5), column
+
+
+# --- searches and trained memories ---------------------------------------------------------------------
+
+
+@pytest.fixture
+def tuned(tmp_path):
+    shutil.copytree(BASE / "tuned", tmp_path / "tuned")
+    return tmp_path / "tuned"
+
+
+def test_a_search_of_old_is_not_made_again(tuned):
+    before = shards(tuned / "runs")
+    new = assert_says(COMMANDS["folders"]["tune"], folder=tuned)
+    assert new["recommended"]
+    assert shards(tuned / "runs") == before
+
+
+def test_recipes_of_old():
+    old = load("recipe.json")
+    for recipe in (dam.read_recipe("tuned"), dam.read_recipe("tuned", str(BASE / "vectors.npy"))):
+        study, spec = recipe.run()
+        assert (recipe.eta0, dict(recipe.constants), recipe.target) == (
+            old["eta0"],
+            old["constants"],
+            old["target"],
+        )
+        assert {n: getattr(spec.shape, n) for n in "NKPB"} == old["shape"]
+        assert (spec.key, study.id, study.epochs) == (old["run"], old["study"], old["epochs"])
+        assert_same(old["expected"], recipe.expected.to_json())
+
+
+def test_a_search_that_was_refused_stays_so(capsys):
+    with pytest.raises(dam.InputError, match="FAILS"):
+        dam.read_recipe("refused")
+    entry = COMMANDS["folders"]["train refused"]
+    assert call(*(a.replace("FOLDER", "refused") for a in entry["argv"]))[0] == entry["code"]
+    assert "FAILS" in capsys.readouterr().err
+
+
+def test_training_that_was_finished_is_not_done_again(tuned):
+    state = tuned / "target" / "state.safetensors"
+    new = assert_says(COMMANDS["folders"]["train"], rel=1e-6, folder=tuned)
+    old = json.loads((BASE / "tuned" / "target" / "training.json").read_text())
+    assert new["loss"] == old["loss"]  # read, not trained
+    assert json.loads((tuned / "target" / "training.json").read_text())["run"] == old["run"]
+    kept, now = tensors(BASE / "tuned" / "target" / "state.safetensors"), tensors(state)
+    assert kept.keys() == now.keys()
+    assert all(np.array_equal(kept[k], now[k]) for k in kept)
+    a, b = (tensors(p / "target" / "memory.safetensors") for p in (BASE / "tuned", tuned))
+    assert a.keys() == b.keys()
+    assert all(np.array_equal(a[k], b[k]) for k in a)
+
+
+def test_training_that_was_stopped_goes_on(tuned):
+    assert_says(COMMANDS["folders"]["resume"], rel=1e-4, folder=tuned)
+    a, b = (tensors(tuned / name / "memory.safetensors") for name in ("target", "stopped"))
+    assert a.keys() == b.keys()
+    for name, tensor in a.items():
+        assert b[name] == pytest.approx(tensor, rel=1e-3, abs=1e-4), name
+
+
+def tensors(path):
+    from safetensors.numpy import load_file
+
+    return load_file(path)
+
+
+def test_memories_of_old():
+    memory, old = dam.Memory.load("tuned/target/memory.safetensors"), np.load("tuned.npz")
+    assert memory.noise == load("recipe.json")["noise"]
+    assert memory.encode(old["x"]) == pytest.approx(old["encoded"], rel=1e-5, abs=1e-6)
+    assert memory.decode(old["encoded"]) == pytest.approx(old["decoded"], rel=1e-5, abs=1e-6)
+    assert np.asarray(memory.model.update(old["encoded"])) == pytest.approx(old["f"], rel=1e-5, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", ["relu", "softmax", "identity"])
+def test_models_of_old(name, tmp_path):
+    model, old = dam.DenseAM.load(BASE / "models" / f"{name}.safetensors"), np.load("models/outputs.npz")
+    x = old[f"{name}.x"]
+    assert np.asarray(model.update(x)) == pytest.approx(old[f"{name}.f"], rel=1e-5, abs=1e-6)
+    assert np.asarray(model.energy(x)) == pytest.approx(old[f"{name}.E"], rel=1e-5, abs=1e-5)
+    a, b = (tensors(p) for p in (BASE / "models" / f"{name}.safetensors", model.save(tmp_path / "again")))
+    assert a.keys() == b.keys()
+    assert all(np.array_equal(a[k], b[k]) for k in a)
+
+
+# --- commands ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("entry", named(load("prescribe.json")))
+def test_rules(entry):
+    assert_says(entry)
+
+
+@pytest.mark.parametrize("entry", named(COMMANDS["exact"]))
+def test_what_commands_say(entry):
+    assert_says(entry)
+
+
+@pytest.mark.parametrize("entry", named(COMMANDS["near"]))
+def test_what_commands_compute(entry):
+    """To what float32 and another compiler leave of it."""
+    assert_says(entry, rel=1e-3)
+
+
+def test_the_program_as_a_module():
+    """`python -m denseam`; where that is not there yet, `python -m denseam.cli`."""
+    module = "denseam" if importlib.util.find_spec("denseam.__main__") else "denseam.cli"
+    entry = load("prescribe.json")[0]
+    found = subprocess.run(
+        [sys.executable, "-m", module, *entry["argv"], "--json"], capture_output=True, text=True, check=False
+    )
+    assert found.returncode == entry["code"], found.stderr
+    assert_same(entry["output"], json.loads(found.stdout))
+
+
+# --- the gallery ---------------------------------------------------------------------------------------
+
+
+def numbers(text):
+    """All numbers in a sentence; several claims are settled by them."""
+    return re.findall(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?", text)
+
+
+def test_gallery_claims(tmp_path, monkeypatch):
+    """All figures judged anew from the committed records; nothing is rendered, which takes most of the time."""
+    from matplotlib.figure import Figure
+
+    monkeypatch.setattr(Figure, "savefig", lambda _self, file, **_options: Path(file).touch())
+    shutil.copytree(GALLERY, tmp_path / "gallery")
+    before = shards(tmp_path / "gallery" / "runs")
+    code, new = said(
+        "figure", "run", "all", "--size", "paper", "--out", tmp_path / "gallery", "--draw-only", "--quiet"
+    )
+    assert code == 0
+    assert not new["missing"]
+    assert shards(tmp_path / "gallery" / "runs") == before
+
+    def essence(found):
+        return [
+            (v["figure"], v["paper_label"], v["outcome"], v["condition"] is None, numbers(v["measured"]))
+            for v in found
+        ]
+
+    assert essence(new["verdicts"]) == essence(load("gallery.json"))
