@@ -2,8 +2,8 @@
 
 import math
 
-from denseam.studies.study import Study
 from denseam.rules.fields import logspace
+from denseam.studies.study import Study
 
 
 def study(**changes):

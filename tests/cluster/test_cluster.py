@@ -16,10 +16,10 @@ from denseam.paper.catalog import find
 from denseam.paper.sizes import SIZES
 from denseam.studies.cluster import Cluster
 from denseam.studies.dask_executor import connect
+from denseam.studies.documents import from_file
 from denseam.studies.runner import run_studies
 from denseam.studies.store import Store
 from denseam.studies.study import Study
-from denseam.studies.documents import from_file
 
 #: The program, with shards cut as small as they get, so that a short study has many.
 DRIVER = """

@@ -224,7 +224,7 @@ class Parameter:
 
     def _seeds(self, value: Any) -> tuple[int, ...]:
         many = [*range(value)] if _is_whole(value) else grid_values(self.document, value)
-        if not many or len(set(many)) < len(many) or any(v < 0 or v != int(v) for v in many):
+        if not many or len(set(many)) < len(many) or not all(v >= 0 and v % 1 == 0 for v in many):
             raise InputError(
                 f"{self.document} must be at least one, none below 0 and none twice, got {value!r}"
             )
@@ -307,10 +307,10 @@ def grid_values(name: str, given: Any) -> tuple[float, ...]:
     """Read a grid: ``1e-3:1:13`` (log-spaced), ``0.1,0.2``, a number, or a list of numbers."""
     problem = f"{name} must be {Kind.NUMBERS.value}, got {given!r}"
     if isinstance(given, str):
-        ends = given.split(":")
-        if len(ends) == 3:
+        ends = [_number(word) for word in given.split(":")]
+        if len(ends) == 3 and all(map(_is_number, ends)):
             try:
-                return logspace(*map(_number, ends))  # type: ignore[arg-type]  # checked there
+                return logspace(*ends)  # type: ignore[arg-type]  # checked there
             except InputError as error:
                 raise InputError(*(f"{name}: {p}" for p in error.problems)) from None
         given = [_number(word) for word in given.split(",") if word.strip()]

@@ -19,7 +19,7 @@ from denseam.errors import InputError, refuse, together
 from denseam.model import lagrangians
 from denseam.model.lagrangians import Lagrangian
 from denseam.rules import MemoriesOnly, Parameterization, Proportional, Regime
-from denseam.rules.fields import Kind, logspace, parameters
+from denseam.rules.fields import Kind, Parameter, logspace, parameters
 from denseam.rules.regimes import regime_from
 from denseam.studies.description import AXES, DOCUMENT, Description
 from denseam.studies.study import Study, unknown
@@ -43,6 +43,9 @@ def from_document(document: Mapping[str, Any], defaults: Mapping[str, Regime] | 
     values = _flat(document)
     problems = [unknown("key", key, DOCUMENT) for key in values if key not in (*DOCUMENT, *TABLES)]
     problems += [f"{key} is needed" for key in _REQUIRED if key not in values]
+    for key, value in values.items():
+        if key in DOCUMENT and not (key == "regime" and isinstance(value, Proportional | MemoriesOnly)):
+            problems += _problems(DOCUMENT[key], value)
     refuse(problems)
     regime, preparation, activation, rule = together(
         lambda: _regime(values, defaults),
@@ -57,6 +60,14 @@ def from_document(document: Mapping[str, Any], defaults: Mapping[str, Regime] | 
         fields["parameterization"] = rule
     axes = {a: values[p.document] for a, p in AXES.items() if p.document in values}
     return Study(**{**fields, "eta0": axes.pop("eta0"), "axes": axes})
+
+
+def _problems(described: Parameter, value: Any) -> tuple[str, ...]:
+    try:
+        described.read(value)
+    except InputError as error:
+        return error.problems
+    return ()
 
 
 #: Keys without which there is no study; those of a regime are needed in that regime.
@@ -77,14 +88,17 @@ def _flat(document: Mapping[str, Any]) -> dict[str, Any]:
     axes = values.pop("axes", {})
     if not isinstance(axes, Mapping):
         raise InputError(f"axes must be a table of name = values, got {axes!r}")
-    refuse(unknown("axis", axis, AXES) for axis in axes if axis not in AXES)
+    problems = [unknown("axis", axis, AXES) for axis in axes if axis not in AXES]
+    if "eta0" in axes and "eta0" in values:
+        problems.append("eta0 is given twice: by itself and in axes")
+    refuse(problems)
     # Documents of earlier versions nest the regime and the preparation.
     for table in ("regime", "preparation"):
         if isinstance(values.get(table), Mapping):
             nested = dict(values.pop(table))
             if table == "regime":
                 nested["regime"] = nested.pop("name")
-            values = nested | values
+            values = {key: value for key, value in nested.items() if value is not None} | values
     return values | {AXES[axis].document: axis_values for axis, axis_values in axes.items()}
 
 

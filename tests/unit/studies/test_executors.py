@@ -24,13 +24,13 @@ from denseam.rules import MemoriesOnly
 from denseam.studies import executors, shards
 from denseam.studies.cluster import Cluster, cluster_from
 from denseam.studies.dask_executor import connect
+from denseam.studies.documents import from_file
 from denseam.studies.engine import Interrupted
 from denseam.studies.executors import ExecutorLost, Limited, spread
 from denseam.studies.runner import SweepListener, run_studies
 from denseam.studies.shards import cut, run_shard
 from denseam.studies.store import Store
 from denseam.studies.study import Study
-from denseam.studies.documents import from_file
 
 STUDY = Study("relu", "sgd", (16, 24), (0.01, 0.03, 1e5), seeds=2, epochs=2)
 #: Half an hour on one core.

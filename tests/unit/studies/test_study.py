@@ -6,10 +6,10 @@ import pytest
 
 import denseam as dam
 from denseam.errors import InputError
-from denseam.studies.description import AXES
-from denseam.studies.study import Study
-from denseam.studies.documents import from_document, from_file
 from denseam.rules.fields import grid_values, logspace
+from denseam.studies.description import AXES
+from denseam.studies.documents import from_document, from_file
+from denseam.studies.study import Study
 
 BASE = Study("relu", "sgd", (16, 32), (0.01, 0.1), seeds=2, epochs=2)
 
@@ -102,8 +102,8 @@ def test_a_file_holds_common_keys_and_tables(tmp_path):
         (lambda: replace(BASE, eta0=(0.1, math.nan)), ["eta0 must"]),
         (lambda: replace(BASE, regime=dam.Proportional(2, 0.5, 0.1)), ["scale 16: its batch"]),
         (lambda: replace(BASE, axes={"s3_0": (1.0,)}), ["unknown axis 's3_0' (did you mean"]),
-        (lambda: replace(BASE, axes={"beta1": (0.5,)}), ["axis beta1 belongs to the optimizer 'adam'"]),
-        (lambda: replace(BASE, axes={"beta": (2.0,)}), ["axis beta belongs to the activation 'softmax'"]),
+        (lambda: replace(BASE, axes={"beta1": (0.5,)}), ["beta1 belongs to the optimizer 'adam'"]),
+        (lambda: replace(BASE, axes={"beta": (2.0,)}), ["softmax_beta belongs to the activation 'softmax'"]),
         (lambda: replace(BASE, axes={"momentum": (1.0,)}), ["momentum must be at least 0 and below 1"]),
         (lambda: replace(BASE, data="nowhere.npy"), ["data must be 'isotropic'"]),
         (
