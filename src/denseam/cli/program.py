@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from denseam._version import __version__
+from denseam import __version__
 from denseam.errors import InputError
 
 OK, BAD_INPUT, INTERNAL, IO_ERROR, INTERRUPTED = 0, 64, 70, 74, 130
