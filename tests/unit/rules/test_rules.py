@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 import denseam as dam
 from denseam.errors import InputError, UnprescribedWarning
-from denseam.rules import Constants, Power
+from denseam.rules import Constants, Power, parameterization
 from denseam.rules.powers import ONE
 from denseam.rules.regimes import REGIMES
-from denseam.rules.table import FAMILIES, OPTIMIZERS, TABLE
+from denseam.rules.table import FAMILIES, GRADIENT, OPTIMIZERS, TABLE
 from denseam.studies.study import Study
 from tests import reference
 from tests.table import EXPECTED
@@ -164,33 +164,31 @@ def test_the_rules_work_without_jax():
 
 
 def test_epsilon_can_shrink_with_the_gradient():
-    rule = dam.scaling.parameterization("epsilon_W=N^-1", "relu", "adam")
+    rule = parameterization("epsilon_W=N^-1", "relu", "adam")
     scales = [rule.at(dam.Shape(N=N, K=2 * N), eta0=0.1) for N in (32, 64)]
     epsilons = [float(dam.adam(s, epsilon=0.032).epsilon.W) for s in scales]
     assert epsilons == pytest.approx([1e-3, 5e-4])
     assert all(float(dam.adam(s, epsilon=0.032).epsilon.b) == 0.032 for s in scales)
     # By one word for all three parameters.
-    rule = dam.scaling.parameterization("epsilon=gradient", "relu", "adam")
+    rule = parameterization("epsilon=gradient", "relu", "adam")
     made = dam.adam(rule.at(dam.Shape(N=64, K=128), eta0=0.1), epsilon=0.064).epsilon
     assert [float(e) for e in made] == pytest.approx([0.001, 0.008, 0.008])
     assert dam.Scales.from_json(rule.at(dam.Shape(N=64, K=128), eta0=0.1).to_json()).epsilon_b == 0.125
     for text, optimizer in (("epsilon=gradient", "sgd"), ("epsilon=N^-1", "adam")):
         with pytest.raises(InputError, match="epsilon=gradient"):
-            dam.scaling.parameterization(text, "relu", optimizer)
+            parameterization(text, "relu", optimizer)
 
 
 def test_epsilon_follows_the_gradient_only_where_that_is_known():
-    known = dam.scaling.parameterization("epsilon=gradient, eta_b=N^-1/2", "relu", "adam")
+    known = parameterization("epsilon=gradient, eta_b=N^-1/2", "relu", "adam")
     assert (known.epsilon_W, known.eta_b, known.prescribed) == (
         dam.Power(N=-1),
         dam.Power(N=Fraction(-1, 2)),
         False,
     )
-    assert dam.scaling.parameterization("epsilon=gradient", "relu", "adam").prescribed, (
-        "ε is not in the table"
-    )
+    assert parameterization("epsilon=gradient", "relu", "adam").prescribed, "ε is not in the table"
     with pytest.raises(InputError, match="prescribed s1 and s2 only"):
-        dam.scaling.parameterization("epsilon=gradient, s2=K^-1", "relu", "adam")
+        parameterization("epsilon=gradient, s2=K^-1", "relu", "adam")
     asked = {"parameterization": "epsilon=gradient", "centred": False}
     with pytest.raises(InputError, match="for centred models only"):
         Study("relu", "adam", (16,), (0.1,), **asked)
@@ -218,5 +216,5 @@ def test_the_gradient_is_as_large_as_epsilon_is_told(activation, regime):
             sums += [np.mean(g**2) for g in gradient]
         found.append(np.sqrt(sums))
     slopes = np.log2(found[-1] / found[0]) / 2
-    powers = dam.scaling.GRADIENT[regime].values()
+    powers = GRADIENT[regime].values()
     assert slopes == pytest.approx([float(p.along(regime)) for p in powers], abs=0.2)
