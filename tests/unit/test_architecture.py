@@ -97,6 +97,14 @@ def test_pages_name_files_that_exist(page):
     assert [m for m in sorted(modules) if not is_known(m)] == []
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_pages_import_names_that_exist(page):
+    imports = re.findall(r"^from (denseam[\w.]*) import (.+)$", page.read_text(encoding="utf-8"), re.M)
+    for module, names in imports:
+        if not module.startswith("denseam.torch"):  # an extra
+            exec(f"from {module} import {names}", {})
+
+
 def is_known(dotted):
     """Whether .room.module, or .room.module.name, is a file or a folder, or a name in one."""
     *parents, last = dotted.strip(".").split(".")
