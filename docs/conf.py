@@ -107,13 +107,15 @@ def _arrays_have_a_short_name(app, what, name, obj, options, signature, returns)
     return tuple(part and _shorter(part) for part in (signature, returns))
 
 
-def _fields_are_told_by_the_class(app, what, name, obj, skip, options):
-    """Leave out the fields of named tuples, whose only text is 'Alias for field number …'."""
-    return True if type(obj).__name__ == "_tuplegetter" else None
+def _left_out(app, what, name, obj, skip, options):
+    """Leave out fields of named tuples ('Alias for field number …'), and tables too long for a line."""
+    is_field = type(obj).__name__ == "_tuplegetter"
+    is_long = isinstance(obj, dict | tuple) and len(repr(obj)) > 200
+    return True if is_field or is_long else None
 
 
 def setup(app):
     # After napoleon, which reads the docstrings at the usual priority of 500.
     app.connect("autodoc-process-docstring", _absolute_values_are_not_substitutions, priority=600)
     app.connect("autodoc-process-signature", _arrays_have_a_short_name)
-    app.connect("autodoc-skip-member", _fields_are_told_by_the_class)
+    app.connect("autodoc-skip-member", _left_out)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
 import re
 import shutil
 import textwrap
+import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-GENERATED = Path(__file__).parent / "_generated"
+ROOT = Path(__file__).resolve().parent.parent
+SOURCE = ROOT / "src" / "denseam"
+GENERATED = ROOT / "docs" / "_generated"
 
 
 def write() -> None:
@@ -22,6 +27,8 @@ def write() -> None:
         "commands.md": commands(),
         "gallery.md": gallery(),
         "steps.md": steps(),
+        "rooms.md": rooms_page(),
+        "api.md": api(),
     }
     for name, text in pages.items():
         page = GENERATED / name
@@ -66,11 +73,10 @@ def _draw_gallery() -> dict[str, Any]:
     from denseam.paper.gallery import make_figures
     from denseam.paper.sizes import SIZES
 
-    here = Path(__file__).parent
-    records, out = here / "gallery", GENERATED / "gallery"
-    source = here.parent / "src" / "denseam"
-    inputs = [*records.rglob("*.parquet"), *records.rglob("*.npz"), source / "judgement.py"]
-    inputs += (source / "figures").glob("*.py")
+    records, out = ROOT / "docs" / "gallery", GENERATED / "gallery"
+    inputs = [*records.rglob("*.parquet"), *records.rglob("*.npz")]
+    for room in ("analysis", "paper", "report/plots"):  # judge, claim and draw
+        inputs += (SOURCE / room).rglob("*.py")
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(inputs))).hexdigest()
     stamp = out / "digest"
     if not stamp.is_file() or stamp.read_text() != digest:
@@ -121,7 +127,7 @@ def _predicted_and_measured(name: str) -> dict[tuple[Any, ...], dict[str, tuple[
     from denseam.rules import Shape
     from denseam.workflow.roofline import Device, device, estimate
 
-    kept = json.loads((Path(__file__).parent / "steps" / f"{name}.json").read_text())
+    kept = json.loads((ROOT / "docs" / "steps" / f"{name}.json").read_text())
     where = Device(**kept["rates"]) if "rates" in kept else device(name)
     found: dict[tuple[Any, ...], dict[str, tuple[float, float]]] = {}
     for row in kept["rows"]:
@@ -152,6 +158,113 @@ def _draw_steps(points: dict[str, list[tuple[float, float]]]) -> None:
         ax.set(xlim=ends, xlabel="predicted, seconds a step", ylabel="measured, seconds a step")
         ax.legend(loc="upper left")
         save(figure, GENERATED, "steps", ("png",))
+
+
+def rooms() -> list[str]:
+    """Return the packages of the library in the order of their contract, from the bottom up."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    contracts = settings["tool"]["importlinter"]["contracts"]
+    (layers,) = (contract["layers"] for contract in contracts if contract["type"] == "layers")
+    entries = [entry for layer in reversed(layers) for entry in layer.split(" | ")]
+    return [entry for entry in entries if (SOURCE / entry).is_dir()]
+
+
+def room_imports() -> Counter[tuple[str, str]]:
+    """Count the imports from one entry of `src/denseam` into another, module by module.
+
+    Imports for type checkers alone do not count.
+    """
+    import grimp
+
+    graph = grimp.build_graph("denseam", exclude_type_checking_imports=True, cache_dir=None)
+    edges: Counter[tuple[str, str]] = Counter()
+    for module in graph.modules - {"denseam"}:
+        for imported in graph.find_modules_directly_imported_by(module) - {"denseam"}:
+            pair = (module.split(".")[1], imported.split(".")[1])
+            if pair[0] != pair[1]:
+                edges[pair] += 1
+    return edges
+
+
+def rooms_page() -> str:
+    """Return the rooms as a picture, drawn from the imports, and as a table with their files."""
+    edges = room_imports()
+    _draw_rooms(rooms(), edges)
+    picture = f"""\
+```{{figure}} _generated/rooms.svg
+:alt: The rooms as a staircase, with the number of imports from room to room
+:width: 100%
+
+Drawn from the imports of the code itself. The row of a room says how many of its modules' imports lead to the
+room of each column. With the files beside the rooms, {len(edges)} pairs of entries of `src/denseam`
+are joined by an import.
+```
+"""
+    rows = []
+    for room in rooms():
+        parts = [p for p in sorted((SOURCE / room).iterdir()) if p.suffix == ".py" or _is_package(p)]
+        names = [f"{p.name}/" if p.is_dir() else p.stem for p in parts if p.name != "__init__.py"]
+        rows.append((f"`{room}/`", _summary(room), ", ".join(f"`{name}`" for name in names)))
+    return f"{picture}\n{_table(('room', 'what is in it', 'files'), rows)}"
+
+
+def _is_package(path: Path) -> bool:
+    return (path / "__init__.py").is_file()
+
+
+def _summary(room: str) -> str:
+    """Return the first line of a room's docstring, without importing it."""
+    tree = ast.parse((SOURCE / room / "__init__.py").read_text(encoding="utf-8"))
+    return (ast.get_docstring(tree) or "").partition("\n")[0]
+
+
+def _draw_rooms(names: list[str], edges: Counter[tuple[str, str]]) -> None:
+    """Draw a staircase: names on the diagonal, what each imports to the left, what it is to the right."""
+    from matplotlib.patches import FancyBboxPatch
+
+    from denseam.report.plots.style import FAINT, INK, canvas, save, scale_colours
+
+    colours = scale_colours(len(names))
+    with canvas(1, 1, 9.2, 4.8) as (figure, axes):
+        ax = axes[0, 0]
+        for y, room in enumerate(names):
+            ax.plot([-0.5, y - 0.5], [y, y], color=FAINT, lw=0.5, alpha=0.5, zorder=0)
+            ax.plot([y, y], [y + 0.4, len(names) - 0.5], color=FAINT, lw=0.5, alpha=0.5, zorder=0)
+            box = FancyBboxPatch(
+                (y - 0.48, y - 0.36), 0.96, 0.72, boxstyle="round,pad=0,rounding_size=0.1",
+                fc=colours[y], ec="none", mutation_aspect=1.6,
+            )  # fmt: skip
+            ax.add_patch(box)
+            dark = sum(colours[y][:3]) < 1.5
+            ax.text(y, y, room, ha="center", va="center", fontsize=8, color="white" if dark else INK)
+            ax.text(y + 0.6, y, _summary(room).partition(":")[0], ha="left", va="center")
+            for x, other in enumerate(names[:y]):
+                if count := edges[room, other]:
+                    ax.scatter(x, y, s=70 + 14 * count, color=colours[x], alpha=0.55, lw=0)
+                    ax.text(x, y, str(count), ha="center", va="center", fontsize=7)
+        ax.set(xlim=(-0.6, len(names) + 0.9), ylim=(len(names) - 0.4, -0.6))
+        ax.set_axis_off()
+        save(figure, GENERATED, "rooms", ("svg",))
+
+
+def api() -> str:
+    """Return the reference of all modules, room by room; the command line has a page of its own."""
+    lines = []
+    for name in [*rooms(), "testing", "errors"]:
+        if name == "cli":
+            continue
+        lines += [f"## denseam.{name}", ""]
+        files = sorted((SOURCE / name).rglob("*.py")) if (SOURCE / name).is_dir() else [SOURCE / f"{name}.py"]
+        for file in files:
+            module = ".".join(file.relative_to(SOURCE.parent).with_suffix("").parts).removesuffix(".__init__")
+            if module != f"denseam.{name}":
+                lines += [f"### {module}", ""]
+            # What a room lends from its modules is told where it is defined.
+            lines += ["```{eval-rst}", f".. automodule:: {module}", "   :ignore-module-all:"]
+            # The bridge has the names of the library itself, which would be ambiguous as targets of links.
+            lines += ["   :no-index:"] if name == "torch" else []
+            lines += ["```", ""]
+    return "\n".join(lines)
 
 
 def _claims_table(made: dict[str, Any]) -> str:
@@ -186,8 +299,6 @@ def commands() -> str:
 
 def registered() -> Iterator[tuple[str, Any, int]]:
     """Give the full name, the command and its depth, groups before what is in them."""
-    import typer
-
     from denseam.cli import app
 
     def below(name: str, command: Any, depth: int) -> Iterator[tuple[str, Any, int]]:
@@ -197,7 +308,7 @@ def registered() -> Iterator[tuple[str, Any, int]]:
                 if hasattr(inner, "commands"):
                     yield from below(f"{name} {word}", inner, depth + 1)
 
-    return below("denseam", typer.main.get_command(app), 0)
+    return below("denseam", app, 0)
 
 
 def options(command: Any) -> list[Any]:
@@ -223,8 +334,7 @@ def _section(name: str, command: Any, depth: int) -> str:
         usage.append(many if p.required else f"[{many}]")
     usage += ["COMMAND …"] * hasattr(command, "commands")
     usage += ["[OPTIONS]"] * any(not p.required for p in options(command))
-    rows = [(f"`{_metavar(p)}`", *_meaning(p)) for p in arguments(command)]
-    rows += [
+    rows = [
         (" ".join(f"`{o}`" for o in (*p.opts, *p.secondary_opts)), *_meaning(p)) for p in options(command)
     ]
     parts = [
@@ -236,7 +346,7 @@ def _section(name: str, command: Any, depth: int) -> str:
     ]
     parts += ["```", *_wrapped(usage), "```", ""]
     if rows:
-        parts.append(_table(("", "meaning", "default"), rows))
+        parts.append(_table(("option", "meaning", "allowed", "default"), rows))
     return "\n".join(parts)
 
 
@@ -252,22 +362,22 @@ def _metavar(parameter: Any) -> str:
     return str(parameter.metavar or parameter.name.strip("_").upper())
 
 
-def _meaning(parameter: Any) -> tuple[str, str]:
-    """Return what a parameter means, and what is taken where it is not given.
-
-    Defaults that are found later, as from the data or the regime, stand in the help, in brackets at its end.
-    """
-    text, default = parameter.help or "", parameter.default
-    if parameter.required:
-        return text, "required"
-    if not (default is None or default is False or default == () or callable(default)):
-        return text, f"`{default}`"
-    if default is None and not getattr(parameter, "is_flag", False):
-        if found := re.fullmatch(r"(.+) \(([^()]+)\)\.", text):
-            return f"{found[1]}.", found[2]
-        if found := re.search(r"(\S+) \(default\)", text):
-            return text.replace(" (default)", ""), found[1]
-    return text, ""
+def _meaning(option: Any) -> tuple[str, str, str]:
+    """Return what an option means, what is allowed, and what is taken where it is not given."""
+    described = getattr(option, "described", None)
+    if described is not None:
+        unit = f" In units of {described.unit}." if described.unit else ""
+        belongs = f" For {described.belongs[0]} `{described.belongs[1]}`." if described.belongs else ""
+        default = "required" if described.required else described.default_shown()
+        several = "; several values are swept" if described.swept else ""
+        return described.help + unit + belongs, described.requirement + several, default
+    if option.required:
+        return option.help, "", "required"
+    default = option.default
+    if isinstance(option.show_default, str):
+        return option.help, "", option.show_default
+    shown = isinstance(default, str | int | float) and not isinstance(default, bool)
+    return option.help, "", f"`{default}`" if shown else ""
 
 
 def _wrapped(words: list[str]) -> list[str]:

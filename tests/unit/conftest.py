@@ -1,3 +1,4 @@
+import importlib.util
 import os
 import subprocess
 
@@ -39,6 +40,15 @@ def pytest_collection_modifyitems(items):
 def _no_matmul_shortcuts():
     with jax.default_matmul_precision("highest"):
         yield
+
+
+@pytest.fixture(scope="session")
+def generate():
+    """What writes pages of the documentation from the library: docs/generate.py."""
+    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,5 @@
 """The documentation that is written from the program."""
 
-import importlib.util
 import re
 import subprocess
 import sys
@@ -10,15 +9,7 @@ from tests import ROOT
 DOCS = ROOT / "docs"
 
 
-def generator():
-    spec = importlib.util.spec_from_file_location("generate", DOCS / "generate.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_every_command_and_option_is_in_the_reference():
-    generate = generator()
+def test_every_command_and_option_is_in_the_reference(generate):
     found = list(generate.registered())
     assert {"denseam sweep", "denseam tune"} <= {name for name, _, _ in found}
     sections = dict(
@@ -28,30 +19,30 @@ def test_every_command_and_option_is_in_the_reference():
     for name, command, _ in found:
         assert command.help, f"{name} has no help"
         assert command.help.splitlines()[0].strip() in sections[name]
-        for parameter in (*generate.options(command), *generate.arguments(command)):
+        for parameter in generate.options(command):
             assert parameter.help, f"{name} {parameter.name} has no help"
             names = [n for n in (*parameter.opts, *parameter.secondary_opts) if n.startswith("-")]
             assert all(f"`{n}`" in sections[name] for n in names), f"{name} {names}"
 
 
-def test_the_reference_has_what_the_program_calls_its_options():
+def test_the_reference_has_what_the_program_calls_its_options(generate):
     """Nothing is left out by the walk itself: compare with what `--help` prints."""
-    from typer.testing import CliRunner
+    from click.testing import CliRunner
 
     from denseam.cli import app
 
-    text = generator().commands()
-    for name, _, _ in generator().registered():
+    text = generate.commands()
+    for name, _, _ in generate.registered():
         printed = CliRunner().invoke(app, [*name.split()[1:], "--help"]).output
         flags = set(re.findall(r"^\s+(--[\w-]+)", printed, re.M)) - {"--help"}
         section = text.split(f"# {name}\n", 1)[1].partition("\n(command-")[0]
         assert all(f"`{flag}`" in section for flag in flags), name
 
 
-def test_every_quantity_is_in_its_table():
+def test_every_quantity_is_in_its_table(generate):
     from denseam.training.quantities import QUANTITIES
 
-    table = generator().quantities()
+    table = generate.quantities()
     assert all(f"| `{name}` |" in table for name in QUANTITIES)
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import jax
 
-from denseam._version import __version__
+from denseam import __version__
 from denseam.errors import refuse
 from denseam.rules import Proportional
 from denseam.rules.fields import logspace

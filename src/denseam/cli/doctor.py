@@ -25,7 +25,7 @@ def examine() -> dict[str, dict[str, Any]]:
     import jax
     import jax.numpy as jnp
 
-    from denseam._version import __version__
+    from denseam import __version__
     from denseam.training.devices import MEMORY_SHARE, cores, memory
 
     devices = jax.devices()

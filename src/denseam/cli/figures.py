@@ -78,7 +78,7 @@ def list_(json_: bool) -> int:
 @click.option(
     "--size", default="laptop", show_default=True, help="laptop (two cores), or paper (a large GPU)."
 )
-@click.option("--out", help="Folder; runs in it are not trained again.  [default: figures-SIZE]")
+@click.option("--out", show_default="figures-SIZE", help="Folder; runs in it are not trained again.")
 @click.option("--draw-only", is_flag=True, help="Train nothing: draw and judge what is there.")
 @json_option
 @quiet_option

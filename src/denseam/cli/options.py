@@ -27,11 +27,11 @@ _METAVARS = {
 
 
 class Option(click.Option):
-    """An option that stands under a heading of the help page."""
+    """An option that is made from a parameter, and stands under its part on the help page."""
 
-    def __init__(self, *arguments: Any, heading: str = "options", **facts: Any) -> None:
+    def __init__(self, *arguments: Any, described: Parameter, **facts: Any) -> None:
         super().__init__(*arguments, **facts)
-        self.heading = heading
+        self.described = described
 
 
 class Command(click.Command):
@@ -45,7 +45,9 @@ class Command(click.Command):
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx) if isinstance(parameter, click.Option) else None
             if record is not None:
-                groups[getattr(parameter, "heading", "options")].append(record)
+                groups[parameter.described.part.value if isinstance(parameter, Option) else "options"].append(
+                    record
+                )
         for heading, records in groups.items():
             if records:
                 with formatter.section(heading.capitalize()):
@@ -83,7 +85,7 @@ def takes(described: Iterable[Parameter], name: str = "given") -> Callable[[Any]
             names = f"{p.option}/--{p.off}" if p.off else p.option
             facts: dict[str, Any] = {"is_flag": True} if flag else {"metavar": _METAVARS[p.kind]}
             collect = click.option(
-                names, p.document, cls=Option, heading=p.part.value, default=None, help=help_of(p), **facts
+                names, p.document, cls=Option, described=p, default=None, help=help_of(p), **facts
             )(collect)
         return collect
 

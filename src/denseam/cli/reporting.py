@@ -10,8 +10,8 @@ from denseam.cli.program import OK, app, print_json, say_skipped
 
 @app.command()
 @click.argument("folder")
-@click.option("--out", help="File to write.  [default: report.html in the folder]")
-@click.option("--axis", help="Hyperparameter to judge.  [default: the one that was swept]")
+@click.option("--out", show_default="report.html in the folder", help="File to write.")
+@click.option("--axis", show_default="the one that was swept", help="Hyperparameter to judge.")
 @click.option("--target", type=int, help="Scale it will be used at.")
 @json_option
 def report(folder: str, out: str | None, axis: str | None, target: int | None, json_: bool) -> int:

@@ -93,7 +93,7 @@ def _axes(given: Sequence[str]) -> dict[str, str]:
 
 @app.command()
 @click.argument("folder")
-@click.option("--axis", help="Hyperparameter to judge.  [default: the one that was swept]")
+@click.option("--axis", show_default="the one that was swept", help="Hyperparameter to judge.")
 @click.option("--target", type=int, help="Scale it will be used at.")
 @click.option("--horizon", is_flag=True, help="Also print the optimum against the epoch.")
 @click.option("--plot", help="Folder to draw the transfer figure into.")
@@ -214,7 +214,7 @@ def _worst(checks: list[Any]) -> str:
 @click.argument("folder")
 @click.option("--format", "format_", default="csv", show_default=True, help="csv or parquet.")
 @click.option("--probes", is_flag=True, help="Write what was measured: a row for each run and step.")
-@click.option("--out", help="File to write.  [default: standard output, for CSV]")
+@click.option("--out", show_default="standard output, for CSV", help="File to write.")
 def export(folder: str, format_: str, probes: bool, out: str | None) -> int:
     """Write all runs of a FOLDER as one table, one row per run."""
     from denseam.studies.schema import COLUMNS

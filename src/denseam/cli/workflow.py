@@ -50,7 +50,7 @@ def goal_options() -> list[Parameter]:
 @takes(goal_options())
 @click.option("--seeds", type=int, default=3, show_default=True, help="Seeds to begin with.")
 @click.option("--devices", type=int, help="How many devices train one model together.")
-@click.option("--device", help="Their kind: h200, h100, a100, or here (measured).  [default: h200]")
+@click.option("--device", show_default="h200", help="Their kind: h200, h100, a100, or here (measured).")
 @json_option
 def plan(
     data: str | None, given: dict[str, Any], seeds: int, devices: int | None, device: str | None, json_: bool
@@ -140,7 +140,7 @@ def tune(
 @click.option("--tuned", help="Folder of denseam tune.")
 @click.option("--scale", type=int, help="Another size of the family than the target.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of all random numbers.")
-@click.option("--out", help="Folder for the model.  [default: TUNED/target]")
+@click.option("--out", show_default="TUNED/target", help="Folder for the model.")
 @click.option("--mesh", help="Many devices, as in memories=4,batch=2.")
 @click.option("--coordinator", help="HOST:PORT of the first of several processes; auto on Slurm.")
 @click.option("--processes", type=int, help="How many processes train together.")
@@ -236,7 +236,7 @@ def recall(checkpoint: str, input_: str, noise: str, out: str | None, json_: boo
 @click.argument("small")
 @click.argument("input_", metavar="INPUT")
 @click.option("--steps", type=int, default=200, show_default=True, help="How often the memories are applied.")
-@click.option("--noise", type=float, help="Corruption.  [default: that of training]")
+@click.option("--noise", type=float, show_default="that of training", help="Corruption.")
 @click.option("--samples", type=int, default=100, show_default=True, help="Maximum number of samples.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the noise.")
 @click.option("--out", help="Folder for the picture.")

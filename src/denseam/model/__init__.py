@@ -1,1 +1,1 @@
-"""The model: Lagrangians, the tied update and its energies, checkpoints, random streams."""
+"""The Dense Associative Memory: Lagrangians, the tied update and its energies, checkpoints, randomness."""

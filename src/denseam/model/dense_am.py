@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
-from denseam._version import __version__
+from denseam import __version__
 from denseam.errors import InputError, UnboundedEnergyWarning, listed, refuse
 from denseam.model import checkpoint, lagrangians
 from denseam.model.lagrangians import Elementwise, Identity, Lagrangian, ReLU, Tanh

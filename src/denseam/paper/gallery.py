@@ -11,7 +11,7 @@ from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
-from denseam._version import __version__
+from denseam import __version__
 from denseam.errors import InputError
 from denseam.files import write_whole
 from denseam.paper.catalog import catalog

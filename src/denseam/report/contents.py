@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from denseam._version import __version__
+from denseam import __version__
 from denseam.errors import InputError
 from denseam.report import extras
 from denseam.report.studies import study_document

@@ -1,1 +1,1 @@
-"""Studies: the one description, its documents, the engine that trains it, records, executors."""
+"""What is trained, and what is kept of it: descriptions of studies, engine, records, executors."""

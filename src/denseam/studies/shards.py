@@ -23,7 +23,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from denseam._version import __version__
+from denseam import __version__
 from denseam.data.readers import NAMED
 from denseam.data.sources import GAUSSIANS
 from denseam.errors import InputError

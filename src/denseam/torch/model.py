@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from denseam._version import __version__
+from denseam import __version__
 from denseam.errors import InputError, UnboundedEnergyWarning, listed, refuse
 from denseam.model import checkpoint
 from denseam.rules import Scales

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, jvp
 from torch.optim import Optimizer
 
-from denseam._version import __version__
+from denseam import __version__
 from denseam.analysis.coordinates.judge import Check
 from denseam.analysis.coordinates.of_model import judged_runs, steps_asked
 from denseam.errors import InputError, refuse

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from denseam._version import __version__
+from denseam import __version__
 from denseam.analysis.prediction import Expected
 from denseam.errors import InputError
 from denseam.files import write_whole

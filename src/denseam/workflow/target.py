@@ -26,7 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from denseam._version import __version__
+from denseam import __version__
 from denseam.analysis.prediction import Expected
 from denseam.data.sources import Source
 from denseam.errors import InputError

@@ -1,0 +1,84 @@
+"""What is shipped: a wheel that runs, and sources that can be tested."""
+
+import re
+import shutil
+import subprocess
+
+import pytest
+from hatchling.builders.sdist import SdistBuilder
+from hatchling.builders.wheel import WheelBuilder
+
+from tests import ROOT
+
+#: What builds, checks and explains the library, beside the library.
+NEEDED = (
+    "Makefile", ".ci/run", "pyproject.toml", "README.md", "CONTRIBUTING.md", "LICENSE", "examples/digits.py",
+    "docs/conf.py", "docs/generate.py", "docs/architecture.md", "tests/reference.py",
+)  # fmt: skip
+
+
+def contents(builder):
+    """Paths in the package, from the builder itself; nothing is built."""
+    return {file.distribution_path for file in builder(str(ROOT)).recurse_included_files()}
+
+
+@pytest.fixture(scope="module")
+def sdist():
+    return contents(SdistBuilder)
+
+
+@pytest.fixture(scope="module")
+def wheel():
+    return contents(WheelBuilder)
+
+
+def test_the_wheel_holds_everything_that_is_read_at_run_time(wheel):
+    source = ROOT / "src"
+    files = {
+        str(p.relative_to(source)) for p in source.rglob("*") if p.is_file() and "__pycache__" not in p.parts
+    }
+    assert wheel == files
+    assert {"denseam/py.typed", "denseam/__init__.pyi"} <= wheel
+    assert {".css", ".html", ".js"} <= {path[path.rindex(".") :] for path in wheel}
+
+
+def test_the_sources_can_be_tested(sdist):
+    assert set(NEEDED) <= sdist
+    suites = {
+        f"tests/{path.name}/__init__.py"
+        for path in (ROOT / "tests").iterdir()
+        if list(path.glob("test_*.py"))
+    }
+    assert {"tests/torch/__init__.py", "tests/mesh/__init__.py"} <= suites <= sdist
+    assert any(path.startswith("docs/gallery/runs/") for path in sdist), (
+        "figures are judged from these records"
+    )
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists() or not shutil.which("git"), reason="not a repository")
+def test_the_sources_are_what_is_tracked(sdist):
+    """Nothing is left out, and no cache slips in."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert sdist == {path for path in listed.splitlines() if (ROOT / path).is_file()}
+
+
+MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
+TARGETS = set(re.findall(r"^([\w-]+):", MAKEFILE, re.M))
+
+
+def test_no_target_is_taken_for_a_file():
+    """A folder `docs`, or a file `test-mesh`, must not make its target up to date."""
+    assert set(re.search(r"^\.PHONY: (.*)$", MAKEFILE, re.M)[1].split()) == TARGETS
+
+
+def test_targets_run_folders_of_tests_that_exist():
+    folders = set(re.findall(r"\btests/\w+", MAKEFILE))
+    assert folders == {f"tests/{name}" for name in ("torch", "mesh", "cluster", "page")}
+    assert all((ROOT / folder).is_dir() for folder in folders)
+
+
+def test_the_checks_before_a_change_lands_ask_for_targets_that_exist():
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    asked = set(re.findall(r"\bmake ([\w-]+)", script))
+    assert {"test", "docs", "demo"} < asked <= TARGETS
