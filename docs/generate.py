@@ -69,8 +69,8 @@ def _draw_gallery() -> dict[str, Any]:
     here = Path(__file__).parent
     records, out = here / "gallery", GENERATED / "gallery"
     source = here.parent / "src" / "denseam"
-    inputs = [*records.rglob("*.parquet"), *records.rglob("*.npz"), source / "judgement.py"]
-    inputs += (source / "figures").glob("*.py")
+    inputs = [*records.rglob("*.parquet"), *records.rglob("*.npz")]
+    inputs += [*(source / "analysis").glob("*.py"), *(source / "paper").glob("*.py")]
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(inputs))).hexdigest()
     stamp = out / "digest"
     if not stamp.is_file() or stamp.read_text() != digest:

@@ -12,6 +12,7 @@ from denseam.cli.options import Json
 from denseam.cli.program import app, print_json
 from denseam.errors import InputError, UnprescribedWarning, together
 from denseam.rules import Constants, Shape, prescription, standard
+from denseam.rules.regimes import regime_letter
 
 
 @app.command()
@@ -73,7 +74,7 @@ def prescribe(
     print(scales.explain(base))
     control = standard(activation, optimizer, regime)
     drift = control.predicted_drift()
-    size = "N" if rule.regime == "proportional" else "K"
+    size = regime_letter(rule.regime)
     if drift is None:
         finding = f"off by powers of {size}: {control.mismatch()}"
     elif drift == 0:

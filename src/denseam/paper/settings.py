@@ -10,7 +10,7 @@ import numpy as np
 
 from denseam.data.preparation import Preparation
 from denseam.paper.sizes import Size
-from denseam.rules import Proportional, Regime
+from denseam.rules import MemoriesOnly, Proportional, Regime
 from denseam.studies.study import Study
 
 
@@ -58,7 +58,7 @@ class Setting:
     @property
     def letter(self) -> str:
         """The letter of the size that grows."""
-        return "K" if self.ratios is None else "N"
+        return (MemoriesOnly if self.ratios is None else Proportional).letter
 
     def scales(self, size: Size) -> tuple[int, ...]:
         """Return the sizes that are compared."""

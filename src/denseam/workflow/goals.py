@@ -56,7 +56,7 @@ class Goal:
     @property
     def letter(self) -> str:
         """N or K: what grows."""
-        return "N" if self.study.regime.name == "proportional" else "K"
+        return self.study.regime.letter
 
     def at(self, scales: tuple[int, ...], eta0: tuple[float, ...], seeds: int, **axes: Any) -> Study:
         """Return the study of these sizes, learning rates and seeds."""
@@ -206,10 +206,9 @@ def ladder(study: Study, target: int) -> tuple[int, ...]:
     while len(chosen) < SIZES and len(chosen) < len(rising) and rising[-len(chosen) - 1] >= TINIEST:
         chosen = rising[-len(chosen) - 1 :]
     if len(chosen) < SIZES:
-        letter = "K" if study.regime.name == "memories-only" else "N"
         raise InputError(
-            f"target {letter} = {target} is too small to be tuned at smaller sizes: the data gives "
-            f"{len(chosen)} of the {SIZES} that are needed; sweep the target itself (denseam sweep)"
+            f"target {study.regime.letter} = {target} is too small to be tuned at smaller sizes: the data "
+            f"gives {len(chosen)} of the {SIZES} that are needed; sweep the target itself (denseam sweep)"
         )
     return tuple(chosen)
 

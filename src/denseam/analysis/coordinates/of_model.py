@@ -99,10 +99,9 @@ def judged_runs(
         for q in names
     }
     measured = Measurements(tuple(asked), tuple(scales), values)
-    letter = "K" if regime.name == "memories-only" else "N"
     found = slopes(measured, {q: _expected(q) for q in names})
     # Whether it is centred is not known; the Gram matrix of its own activations stands as 'lambda_max_raw'.
-    return judge(measured, found, Setting(name, centred=False, letter=letter))
+    return judge(measured, found, Setting(name, centred=False, letter=regime.letter))
 
 
 def _expected(quantity: str) -> Expectation:
