@@ -19,6 +19,7 @@ from denseam.analysis.coordinates.slopes import slopes
 from denseam.data.gaussian import isotropic
 from denseam.errors import InputError, refuse
 from denseam.rules import Regime, Shape
+from denseam.rules.regimes import regime_letter
 from denseam.studies.study import DEFAULT_REGIME
 from denseam.training.batches import draw_batches, noisy_batch
 from denseam.training.probes.spectra import leading
@@ -101,7 +102,7 @@ def judged_runs(
     measured = Measurements(tuple(asked), tuple(scales), values)
     found = slopes(measured, {q: _expected(q) for q in names})
     # Whether it is centred is not known; the Gram matrix of its own activations stands as 'lambda_max_raw'.
-    return judge(measured, found, Setting(name, centred=False, letter=regime.letter))
+    return judge(measured, found, Setting(name, centred=False, letter=regime_letter(regime.name)))
 
 
 def _expected(quantity: str) -> Expectation:
