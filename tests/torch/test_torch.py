@@ -14,6 +14,7 @@ from torch import nn
 
 import denseam as dam
 import denseam.torch as dt
+from denseam.analysis.causes import CheckCause
 from denseam.errors import InputError, UnboundedEnergyWarning
 from denseam.training.gradient import gradient, step
 from tests import ROOT
@@ -457,8 +458,8 @@ def test_the_check_names_what_is_wrong_with_the_defaults():
         Default, lambda m, s: torch.optim.Adam(m.parameters(), lr=0.003), scales=(32, 64, 128), name="default"
     )
     assert found.status == "FAIL", str(found)
-    assert "learning rate" in found.cause
-    assert "N^-0.5" in found.cause or "N^-0.4" in found.cause
+    assert found.cause is CheckCause.LEARNING_RATE
+    assert "N^-0.5" in found.reason or "N^-0.4" in found.reason
 
 
 def test_a_sweep_and_its_verdict(tmp_path):

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from denseam.analysis.statistics import slope
 from denseam.studies.store import Row
 
 #: Never call a loss surprising that is within this factor of what was expected.
@@ -92,11 +93,9 @@ def expected_curve(rows: Sequence[Row], eta0: float, target: int) -> Expected | 
     )
     if not np.isfinite(logs).all():
         return None
-    x = np.log(scales) - np.mean(np.log(scales))
     means = logs.mean(axis=1)
-    slope = x @ means / (x @ x)
-    ahead = math.log(target / scales[-1])
-    middle = means[-1] + slope * ahead
+    ahead = slope(np.log(scales), means) * math.log(target / scales[-1])
+    middle = means[-1] + ahead
     noise = logs.std(axis=1, ddof=1).mean(axis=0) if len(seeds) > 1 else np.zeros_like(middle)
-    room = np.maximum(DEVIATIONS * noise + 0.5 * np.abs(slope * ahead), math.log1p(LEAST))
+    room = np.maximum(DEVIATIONS * noise + 0.5 * np.abs(ahead), math.log1p(LEAST))
     return Expected(np.exp(middle - room), np.exp(middle), np.exp(middle + room))

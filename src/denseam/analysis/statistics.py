@@ -1,4 +1,4 @@
-"""A mean over seeds, and how sure it is."""
+"""A mean over seeds and how sure it is; the slope of a line."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import stats
 
 Interval = tuple[float, float]
@@ -18,3 +19,20 @@ def mean_interval(values: np.ndarray[Any, Any]) -> tuple[float, Interval | None]
         return mean, None
     half = float(stats.t.ppf(0.975, n - 1) * np.std(values, ddof=1) / math.sqrt(n))
     return mean, (mean - half, mean + half)
+
+
+def slope(x: ArrayLike, y: ArrayLike) -> Any:
+    """Return the least-squares slope Σ dx·y / Σ dx² with dx = x - mean(x), for each column of y."""
+    dx = _centred(x)
+    return dx @ np.asarray(y) / (dx @ dx)
+
+
+def slope_error(x: ArrayLike, error: float) -> float:
+    """Return the error of a least-squares slope whose every point has this error."""
+    dx = _centred(x)
+    return error / math.sqrt(float(dx @ dx))
+
+
+def _centred(x: ArrayLike) -> np.ndarray[Any, Any]:
+    points = np.asarray(x, float)
+    return np.asarray(points - np.mean(points))

@@ -18,6 +18,7 @@ from typing import Any
 import jax
 
 from denseam import __version__
+from denseam.analysis.statistics import slope
 from denseam.errors import refuse
 from denseam.rules import Proportional
 from denseam.rules.fields import logspace
@@ -250,6 +251,5 @@ def _exponent(rows: Sequence[dict[str, Any]]) -> float | None:
     if len(rows) < 2:
         return None
     first, last = rows[0], rows[-1]
-    return math.log(last["ms_per_step"] / first["ms_per_step"]) / math.log(
-        last["features"] / first["features"]
-    )
+    ends = (first, last)
+    return float(slope([math.log(r["features"]) for r in ends], [math.log(r["ms_per_step"]) for r in ends]))

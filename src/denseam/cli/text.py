@@ -81,7 +81,7 @@ def print_check(check: Any) -> None:
         rows,
     )
     print(", ".join(f"{k} {v}" for k, v in check.desiderata.items()))
-    if check.cause:
+    if check.cause is not None:
         worst = check.failing()
         if worst and worst[0].slope is not None and worst[0].ci is not None:
             w = worst[0]
@@ -89,7 +89,7 @@ def print_check(check: Any) -> None:
                 f"first to break: {w.name} at step {w.step}, {check.letter}^{w.slope:.2f} "
                 f"[{w.ci[0]:.2f}, {w.ci[1]:.2f}]"
             )
-        print(check.cause)
+        print(check.reason)
     print()
 
 
@@ -111,7 +111,7 @@ def print_proposal(proposal: Any) -> None:
     )
     if proposal.constants:
         print("with", ", ".join(f"{k} = {v:.3g}" for k, v in proposal.constants.items()))
-    print(f"check with these: {proposal.check.status} {proposal.check.cause}".rstrip())
+    print(f"check with these: {proposal.check.status} {proposal.check.reason}".rstrip())
     if proposal.verdict is not None:
         print(f"sweep with these: {proposal.verdict.status}. {proposal.verdict.reason}")
 

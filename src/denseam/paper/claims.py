@@ -14,6 +14,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from denseam.analysis.statistics import slope
 from denseam.paper.examples import Examples
 from denseam.paper.results import Array, Results
 from denseam.paper.settings import Setting
@@ -473,8 +474,7 @@ def exponent(results: Results, setting: Setting, quantity: str) -> float:
     whole = np.isfinite(logs).all(axis=0)
     if not whole.any():
         return math.nan
-    d = np.log(scales) - np.mean(np.log(scales))
-    return float(np.mean(d @ logs[:, whole] / (d @ d)))
+    return float(np.mean(slope(np.log(scales), logs[:, whole])))
 
 
 def diverging(results: Results, setting: Setting, eta0: float | None = None) -> list[int]:

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from denseam.analysis.causes import Cause
 from denseam.analysis.prediction import Expected, expected_curve
 from denseam.analysis.statistics import Interval, mean_interval
 from denseam.analysis.transfer import FEWEST, REGRET_GOOD, Verdict, verdict
@@ -32,6 +33,8 @@ from denseam.studies.description import AXES
 from denseam.studies.runner import SweepListener, run_specs
 from denseam.studies.store import Records
 from denseam.studies.study import RunSpec, Study
+from denseam.workflow import sentences
+from denseam.workflow.advice import Advice, advise
 from denseam.workflow.goals import SIZES, Goal, goal
 from denseam.workflow.recipe import Recipe, write_found
 
@@ -88,8 +91,8 @@ class Tuned:
         The values of further axes that were tuned.
     base, scales, seeds
         The smallest size from which the optimum no longer moves, all that were used, and how many seeds.
-    advice
-        What would make it hold, where it does not.
+    remedy
+        What would make it hold, where it does not; `advice` says it in a sentence.
     """
 
     goal: Goal
@@ -101,7 +104,7 @@ class Tuned:
     base: int | None
     scales: tuple[int, ...]
     seeds: int
-    advice: str
+    remedy: Advice | None
     cost: Cost
     expected: Expected | None
     folder: Path
@@ -123,6 +126,11 @@ class Tuned:
         if self.eta0 is None:
             raise InputError(f"{self.folder}: no learning rate was recommended there ({self.verdict.reason})")
         return Recipe(self.goal.study, self.eta0, dict(self.constants), self.expected)
+
+    @property
+    def advice(self) -> str:
+        """What would make it hold, '' where it does."""
+        return sentences.advice(self.remedy)
 
     def scales_at_target(self) -> Scales | None:
         """Return multipliers and learning rates of the target."""
@@ -391,7 +399,7 @@ class Search:
             base=scales[0] if holds else None,
             scales=tuple(tried),
             seeds=self.seeds,
-            advice="" if holds else _advice(self.goal, found, judged, scales, self.budget),
+            remedy=None if holds else advise(self.goal, found, judged, self.budget),
             cost=Cost(
                 runs=len(self.used),
                 tuning=sum(self.used.values()),
@@ -407,7 +415,7 @@ class Search:
 def _nearly(v: Verdict) -> bool:
     """Return whether only the width of an interval keeps a verdict from being good."""
     small = v.max_regret is not None and v.max_regret <= REGRET_GOOD
-    return small and (v.status == "DRIFTS" or v.next_step == "Run more seeds.")
+    return small and v.cause in (Cause.OPTIMUM_MOVES, Cause.SEEDS_DIFFER)
 
 
 def _by_rate(records: Records) -> dict[float, float]:
@@ -437,35 +445,3 @@ def _interval(found: Verdict) -> Interval | None:
 def _logs(found: Verdict) -> np.ndarray[Any, Any]:
     """Return log10 of every seed's optimum at the largest size."""
     return np.log10(found.optima[max(found.optima)])
-
-
-def _advice(
-    wanted: Goal, found: Verdict, judged: Mapping[str, Verdict], scales: tuple[int, ...], budget: float
-) -> str:
-    """Say what would make it hold."""
-    study, rule = wanted.study, wanted.study.rule()
-    if not rule.prescribed:
-        if rule.family == "softmax" and rule.optimizer == "sgd":
-            return "softmax with SGD has no prescription: take --optimizer adam"
-        return f"the parameterization {rule.name!r} is not the prescription: leave it out"
-    if study.centred is False and study.lagrangian.name != "identity":
-        return "centre the activations: leave out --uncentered"
-    if study.bias_init != "zero":
-        return "start the biases at zero: leave out --bias-init"
-    if found.status == "TRANSFERS":
-        moving = [axis for axis, v in judged.items() if v.status != "TRANSFERS"]
-        return f"eta0 transfers, {', '.join(moving)} does not: leave it at its default"
-    if "Nothing was learned" in found.reason:
-        return "train for more --epochs, with less --noise, or scale the data (--unit-variance)"
-    if found.next_step == "Run more seeds.":
-        return (
-            f"{MOST_SEEDS} seeds still differ too much to tell: train for more --epochs, or on more --samples"
-        )
-    rest = [s for s in wanted.ladder if s > scales[-1]]
-    if rest:
-        share = wanted.operations(rest[0]) / wanted.operations(wanted.target)
-        return (
-            f"go on to {wanted.letter} = {rest[0]}: allow more with --budget "
-            f"{math.ceil(100 * (budget + share)) / 100:g} (run again with the same folder to go on)"
-        )
-    return "no size below the target is left: look inside with `denseam check`, or sweep the target itself"

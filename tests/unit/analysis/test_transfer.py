@@ -7,8 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import denseam as dam
+from denseam.analysis import sentences
+from denseam.analysis.causes import Action, Cause, Caution, CheckCause, Flag, Next
+from denseam.analysis.statistics import slope, slope_error
 from denseam.analysis.transfer import COLUMNS, exit_code, verdict
 from denseam.errors import InputError
+from denseam.studies.description import AXES
 from denseam.studies.store import Records
 
 GRID = tuple(float(f"{v:.12g}") for v in np.geomspace(1e-3, 1, 13))
@@ -86,15 +90,18 @@ def test_the_drift_is_measured(drift):
 
 
 def test_between_the_two_it_drifts_and_far_away_it_fails():
-    assert judge(drift=0.12, edge=1e9).status == "DRIFTS"
+    assert judge(drift=0.3, edge=1e9).cause is Cause.TOO_COSTLY
     assert judge(drift=0.3, edge=1e9).status == "FAILS"
     judged = judge(drift=0.12, edge=1e9)
+    assert (judged.status, judged.cause) == ("DRIFTS", Cause.OPTIMUM_MOVES)
     assert "decades per doubling" in judged.reason
 
 
 def test_a_divergence_at_the_transferred_value_fails_whatever_else():
     judged = judge(edge=0.1, edge_drift=-0.25)
     assert judged.status == "FAILS"
+    assert judged.cause is Cause.DIVERGES
+    assert judged.evidence == {"scale": 256}
     assert "diverges at N = 256" in judged.reason
     assert judged.edge_drift == pytest.approx(-0.25, abs=1e-6)
     assert any("edge falls by 0.25" in flag for flag in judged.flags)
@@ -112,34 +119,84 @@ def test_a_falling_edge_is_mentioned_and_fails_before_the_target():
     assert any("edge falls" in flag for flag in judged.flags)
     assert verdict(records, target=128)[0].status == "TRANSFERS"
     (late,) = verdict(records, target=4096)
-    assert late.status == "FAILS"
+    assert (late.status, late.cause) == ("FAILS", Cause.EDGE_FALLS)
+    assert late.evidence["edge"] < late.optimum[16]
     assert "before N = 4096" in late.reason
     assert verdict(synthetic(edge=0.5), target=4096)[0].status == "TRANSFERS"
 
 
 def test_a_rising_best_loss_fails():
-    assert judge(rise=0.05).status == "FAILS"
-    assert "rises" in judge(rise=0.05).reason
+    judged = judge(rise=0.05)
+    assert (judged.status, judged.cause) == ("FAILS", Cause.LOSS_RISES)
+    assert judged.evidence == {"rise": pytest.approx(1.05**3 - 1), "scale": 256}
+    assert judged.next.command == "denseam prescribe"
+    assert "rises" in judged.reason
     assert judge(rise=0.01).status == "TRANSFERS"
 
 
 @pytest.mark.parametrize(
-    ("options", "word"),
+    ("options", "cause", "step", "words"),
     [
-        ({"grid": GRID[:5]}, "Extend the grid of eta0 above 0.01"),
-        ({"grid": GRID[8:]}, "Extend the grid of eta0 below 0.1"),
-        ({"seeds": 2}, "only 2 seeds"),
-        ({"scales": (32, 64)}, "only 2 scales"),
-        ({"floor": 0.95}, "Nothing was learned"),
-        ({"edge": 1e-9}, "every run diverged"),
-        ({"noise": 0.15, "edge": 1e9}, "Run more seeds"),
+        (
+            {"grid": GRID[:5]},
+            Cause.OPTIMUM_AT_END,
+            Next(Action.EXTEND_GRID, axis="eta0", side="high", value=GRID[4]),
+            "Extend the grid of eta0 above 0.01",
+        ),
+        (
+            {"grid": GRID[8:]},
+            Cause.OPTIMUM_AT_END,
+            Next(Action.EXTEND_GRID, axis="eta0", side="low", value=GRID[8]),
+            "Extend the grid of eta0 below 0.1",
+        ),
+        ({"seeds": 2}, Cause.TOO_FEW_SEEDS, Next(Action.ADD_RUNS, scales=3, seeds=3), "only 2 seeds"),
+        (
+            {"scales": (32, 64)},
+            Cause.TOO_FEW_SCALES,
+            Next(Action.ADD_RUNS, scales=3, seeds=3),
+            "only 2 scales",
+        ),
+        ({"floor": 0.95}, Cause.NOTHING_LEARNED, Next(Action.TRAIN_LONGER), "Nothing was learned"),
+        (
+            {"edge": 1e-9},
+            Cause.BASE_DIVERGED,
+            Next(Action.LOWER_GRID, axis="eta0", side="low", value=GRID[0]),
+            "every run diverged",
+        ),
+        ({"noise": 0.15, "edge": 1e9}, Cause.SEEDS_DIFFER, Next(Action.ADD_SEEDS), "Run more seeds"),
     ],
 )
-def test_inconclusive_says_why_and_what_to_run_next(options, word):
+def test_inconclusive_says_why_and_what_to_run_next(options, cause, step, words):
     judged = judge(**options)
     assert judged.status == "INCONCLUSIVE"
-    assert word in str(judged)
+    assert judged.cause is cause
+    assert judged.next == step
+    assert words in str(judged)
     assert judged.next_step
+
+
+def test_every_cause_has_a_status_and_every_data_a_sentence():
+    assert {cause.status for cause in Cause} == {"TRANSFERS", "DRIFTS", "FAILS", "INCONCLUSIVE"}
+    assert set(sentences.REASONS) == set(Cause)
+    assert set(sentences.NEXT_STEPS) == set(Action)
+    assert set(sentences.FLAGS) == set(Caution)
+    assert set(sentences.CHECK_REASONS) == set(CheckCause)
+    assert judge().to_json()["cause"] == "holds"
+
+
+def test_an_axis_of_a_study_is_an_axis_of_a_verdict():
+    assert set(AXES) <= set(COLUMNS)
+
+
+def test_a_slope_is_that_of_least_squares():
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal(7), rng.standard_normal((7, 3))
+    assert slope(x, y) == pytest.approx(np.polyfit(x, y, 1)[0])
+    assert slope(x, y[:, 0]) == pytest.approx(np.polyfit(x, y[:, 0], 1)[0])
+    # An error e of every point is one of e / √Σ(x - mean)² of the slope.
+    assert slope_error(x, 0.1) == pytest.approx(
+        0.1 * math.sqrt(np.linalg.inv(np.c_[x, x**0].T @ np.c_[x, x**0])[0, 0])
+    )
 
 
 def test_missing_runs_are_said_and_complete_seeds_used():
@@ -147,9 +204,11 @@ def test_missing_runs_are_said_and_complete_seeds_used():
     (judged,) = verdict(rows)
     assert judged.seeds == 4
     assert judged.status == "TRANSFERS"
+    assert Flag(Caution.RUNS_MISSING, {"runs": 1}) in judged.notes
     assert "1 runs are missing" in str(judged)
     (none,) = verdict([row for row in rows if row["eta0"] != GRID[2] or row["scale"] != 64])
-    assert none.status == "INCONCLUSIVE"
+    assert (none.status, none.cause) == ("INCONCLUSIVE", Cause.RUNS_MISSING)
+    assert none.next.action is Action.RESUME
     assert "missing" in none.reason
 
 
@@ -174,6 +233,7 @@ def test_other_swept_axes_are_held_at_their_best_at_the_smallest_scale():
             )
     (judged,) = verdict(rows)
     assert judged.status == "TRANSFERS"
+    assert judged.notes == (Flag(Caution.OTHERS_HELD, {"s2_0": 1.0}),)
     assert "s2_0 = 1" in str(judged)
 
 
@@ -195,6 +255,7 @@ def test_the_largest_scale_may_have_a_single_seed():
     (judged,) = verdict(rows)
     assert judged.status == "TRANSFERS"
     assert judged.seeds == 3
+    assert Flag(Caution.FEWER_SEEDS, {"256": 1}) in judged.notes
     assert any("Fewer than 3 seeds at N = 256 (1)" in flag for flag in judged.flags)
     widest = max(b - a for s, (a, b) in judged.regret_ci.items() if s != 256)
     low, high = judged.regret_ci[256]

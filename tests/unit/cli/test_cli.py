@@ -317,6 +317,7 @@ def test_check_says_pass_or_fail_by_word_number_and_exit_code(tmp_path, inside):
     document = json.loads(right.stdout)
     assert document["status"] == "PASS"
     assert document["cause"] is None
+    assert document["reason"] is None
     assert {"name", "step", "slope", "ci", "expected", "ok"} <= set(document["quantities"][0])
     assert len(document["figures"]) == 2
     assert all(Path(file).exists() for file in document["figures"])

@@ -8,13 +8,15 @@ import numpy as np
 import pytest
 
 import denseam as dam
+from denseam.analysis.causes import Cause
 from denseam.analysis.prediction import Expected, expected_curve
 from denseam.analysis.transfer import Verdict
 from denseam.data import Preparation
 from denseam.errors import InputError
 from denseam.studies.runner import SweepListener
 from denseam.studies.store import Store
-from denseam.workflow import tuning
+from denseam.workflow import sentences, tuning
+from denseam.workflow.advice import Advice, Remedy, advise
 from denseam.workflow.goals import goal
 from denseam.workflow.planning import Machine, plan
 from denseam.workflow.recipe import FILE, Recipe, read_recipe, write_found
@@ -242,12 +244,11 @@ def test_several_axes_at_once(tmp_path):
 # --- how it climbs -----------------------------------------------------------------------------------
 
 
-def judged(scales, status, regret=0.05, next_step=""):
+def judged(scales, cause, regret=0.05):
     nothing = dict.fromkeys(scales)
     return Verdict(
-        name="", axis="eta0", status=status, reason="", next_step=next_step, scale_letter="N", seeds=3,
-        optimum=nothing, optima={}, best_loss=nothing, edge=nothing, drift=None, drift_ci=None, edge_drift=None,
-        edge_drift_ci=None, regret={scales[-1]: regret}, regret_ci={}, base=None, collapse=None, flags=(),
+        name="", axis="eta0", cause=cause, scale_letter="N", seeds=3, optimum=nothing, best_loss=nothing, edge=nothing,
+        regret={scales[-1]: regret},
     )  # fmt: skip
 
 
@@ -269,46 +270,68 @@ def climber(monkeypatch, tmp_path, judge, budget=1.0):
 
 def test_it_climbs_until_three_sizes_agree(monkeypatch, tmp_path):
     search = climber(
-        monkeypatch, tmp_path, lambda s, scales: judged(scales, "TRANSFERS" if scales[0] >= 64 else "DRIFTS")
+        monkeypatch,
+        tmp_path,
+        lambda s, scales: judged(scales, Cause.HOLDS if scales[0] >= 64 else Cause.OPTIMUM_MOVES),
     )
     found, _ = search._climb((32, 64, 128), range(9))
     assert tuple(found.optimum) == (64, 128, 256)
 
 
 def test_it_takes_more_seeds_where_they_could_tell(monkeypatch, tmp_path):
-    for status, step in (("INCONCLUSIVE", "Run more seeds."), ("DRIFTS", "")):
+    for cause in (Cause.SEEDS_DIFFER, Cause.OPTIMUM_MOVES):
         search = climber(
             monkeypatch,
             tmp_path,
-            lambda s, scales, status=status, step=step: judged(
-                scales, "TRANSFERS" if s.seeds >= 7 else status, 0.01, step
-            ),
+            lambda s, scales, cause=cause: judged(scales, Cause.HOLDS if s.seeds >= 7 else cause, 0.01),
         )
         found, _ = search._climb((32, 64, 128), range(9))
         assert (search.seeds, tuple(found.optimum)) == (7, (32, 64, 128))
 
 
 def test_it_stops_at_the_budget_and_says_so(monkeypatch, tmp_path):
-    search = climber(monkeypatch, tmp_path, lambda s, scales: judged(scales, "DRIFTS"), budget=0.02)
+    search = climber(
+        monkeypatch, tmp_path, lambda s, scales: judged(scales, Cause.OPTIMUM_MOVES), budget=0.02
+    )
     found, _ = search._climb((32, 64, 128), range(9))
     assert tuple(found.optimum) == (64, 128, 256)  # (1/4)³ = 1.6 % is allowed, (1/2)³ is not
-    advice = tuning._advice(search.goal, found, {}, (64, 128, 256), 0.02)
-    assert "N = 512" in advice
-    assert "--budget 0.15" in advice
+    given = advise(search.goal, found, {}, 0.02)
+    assert given == Advice(Remedy.NEXT_SIZE, letter="N", scale=512, budget=0.15)
+    assert "N = 512" in sentences.advice(given)
+    assert "--budget 0.15" in sentences.advice(given)
 
 
 @pytest.mark.parametrize(
-    ("settings", "words"),
+    ("settings", "remedy", "words"),
     [
-        ({"activation": "softmax", "optimizer": "sgd"}, "adam"),
-        ({"centred": False}, "centre"),
-        ({"bias_init": "normal"}, "biases"),
-        ({"parameterization": "standard"}, "not the prescription"),
+        ({"activation": "softmax", "optimizer": "sgd"}, Remedy.TAKE_ADAM, "adam"),
+        ({"centred": False}, Remedy.CENTRE, "centre"),
+        ({"bias_init": "normal"}, Remedy.ZERO_BIASES, "biases"),
+        ({"parameterization": "standard"}, Remedy.TAKE_PRESCRIPTION, "'standard' is not the prescription"),
     ],
 )
-def test_advice_names_the_cause(settings, words):
+def test_advice_names_what_is_known_to_spoil_transfer(settings, remedy, words):
     wanted = goal("isotropic", features=1024, epochs=2, **settings)
-    assert words in tuning._advice(wanted, judged((32, 64, 128), "FAILS"), {}, (32, 64, 128), 0.1)
+    given = advise(wanted, judged((32, 64, 128), Cause.TOO_COSTLY), {}, 0.1)
+    assert given.remedy is remedy
+    assert words in sentences.advice(given)
+
+
+@pytest.mark.parametrize(
+    ("cause", "remedy", "words"),
+    [
+        (Cause.NOTHING_LEARNED, Remedy.LEARN_MORE, "more --epochs"),
+        (Cause.SEEDS_DIFFER, Remedy.CALM_SEEDS, "3 seeds still differ"),
+        (Cause.HOLDS, Remedy.LEAVE_AXES, "s2_0 does not"),
+        (Cause.OPTIMUM_MOVES, Remedy.LOOK_INSIDE, "`denseam check`"),
+    ],
+)
+def test_advice_follows_the_cause_of_the_verdict(cause, remedy, words):
+    wanted = goal("isotropic", features=1024, epochs=2)
+    found = judged((128, 256, 512), cause)
+    given = advise(wanted, found, {"s2_0": judged((128, 256, 512), Cause.OPTIMUM_MOVES)}, 0.1)
+    assert given.remedy is remedy
+    assert words in sentences.advice(given)
 
 
 # --- prediction --------------------------------------------------------------------------------------

@@ -113,7 +113,6 @@ def propose(
     """Do what `find_exponents` does, from a study made by `checked_study` and its check."""
     _check_regime(study)
     regime = study.regime.name
-    letter = "K" if regime == "memories-only" else "N"
     rule = study.rule().canonical()
     first = dataclasses.replace(study, probes=("Z", "F", "dZ_W"), probe_steps=(0,), epochs=1, name="")
     exponents: dict[str, float] = {}
@@ -138,7 +137,7 @@ def propose(
     rule = dataclasses.replace(rule, name="proposal", prescribed=False, source="measured slopes")
     proposal = _with(study, rule, constants)
     return Proposal(
-        letter,
+        study.regime.letter,
         exponents,
         intervals,
         constants,

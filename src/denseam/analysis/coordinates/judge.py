@@ -1,4 +1,4 @@
-"""From slopes to a word, the quantity that breaks, and the likely cause."""
+"""From slopes to a status, the quantity that breaks, and the likely cause."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import math
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from denseam.analysis import sentences
+from denseam.analysis.causes import CheckCause
 from denseam.analysis.coordinates.expected import TOLERANCE
 from denseam.analysis.coordinates.measurements import Measurements
 from denseam.analysis.coordinates.slopes import Slope
@@ -37,8 +39,8 @@ class Check:
     ----------
     status
         PASS, FAIL or INCONCLUSIVE.
-    cause
-        The likely cause of a failure and what to do about it; '' if there is none.
+    cause, culprit
+        The likely cause of a failure, and the slope that shows it; None if there is none.
     desiderata
         The status of each desideratum that was judged.
     slopes
@@ -47,24 +49,29 @@ class Check:
 
     name: str
     status: Status
-    cause: str
+    cause: CheckCause | None
+    culprit: Slope | None
     desiderata: dict[str, Status]
     slopes: list[Slope]
     measured: Measurements = dataclasses.field(repr=False)
     letter: str = "N"
 
+    @property
+    def reason(self) -> str:
+        """The likely cause and what to do about it in a sentence, '' if there is none."""
+        return sentences.check_reason(self)
+
     def failing(self) -> list[Slope]:
         """Return the judged slopes that are wrong, the earliest step and the worst of it first."""
-        return sorted(
-            (s for s in self.slopes if s.ok is False), key=lambda s: (s.step, -min(abs(s.excess), 99.0))
-        )
+        return _failing(self.slopes)
 
     def to_json(self) -> dict[str, Any]:
         """Return a plain document."""
         return {
             "name": self.name,
             "status": self.status,
-            "cause": self.cause or None,
+            "cause": self.cause and self.cause.value,
+            "reason": self.reason or None,
             "desiderata": self.desiderata,
             "size": self.letter,
             "scales": list(self.measured.scales),
@@ -74,27 +81,28 @@ class Check:
 
     def __str__(self) -> str:
         parts = ", ".join(f"{k} {v}" for k, v in self.desiderata.items())
-        return f"{self.name}: {self.status} ({parts}). {self.cause}".strip()
+        return f"{self.name}: {self.status} ({parts}). {self.reason}".strip()
 
 
-def judge(measured: Measurements, found: list[Slope], setting: Setting) -> Check:
+def judge(measured: Measurements, slopes: list[Slope], setting: Setting) -> Check:
     """Judge the slopes."""
     gone = _gone_everywhere(measured)
-    found = [dataclasses.replace(s, judged="", ok=None) if s.step in gone else s for s in found]
-    judged = {d: [s for s in found if s.judged == d] for d in DESIDERATA}
-    desiderata: dict[str, Status] = {d: _status(slopes) for d, slopes in judged.items() if slopes}
+    slopes = [dataclasses.replace(s, judged="", ok=None) if s.step in gone else s for s in slopes]
+    judged = {d: [s for s in slopes if s.judged == d] for d in DESIDERATA}
+    desiderata = {d: _status(own) for d, own in judged.items() if own}
     status: Status = "PASS"
-    cause = ""
+    cause: CheckCause | None = None
+    culprit: Slope | None = None
     if "FAIL" in desiderata.values():
-        status, cause = "FAIL", _cause(found, setting)
+        status = "FAIL"
+        cause, culprit = _cause(slopes, setting)
     elif gone:
-        status = "INCONCLUSIVE"
-        cause = f"learning rate: at step {min(gone)} runs are gone at the smallest scale too; lower eta0"
+        status, cause = "INCONCLUSIVE", CheckCause.RUNS_GONE
+        culprit = next(s for s in slopes if s.step == min(gone))
     elif "INCONCLUSIVE" in desiderata.values():
-        loose = next(s for s in found if s.undecided)
-        status = "INCONCLUSIVE"
-        cause = f"noise: the interval of {loose.name} at step {loose.step} is too wide; run more seeds"
-    return Check(setting.name, status, cause, desiderata, found, measured, setting.letter)
+        status, cause = "INCONCLUSIVE", CheckCause.NOISE
+        culprit = next(s for s in slopes if s.undecided)
+    return Check(setting.name, status, cause, culprit, desiderata, slopes, measured, setting.letter)
 
 
 def _status(judged: Sequence[Slope]) -> Status:
@@ -109,51 +117,31 @@ def _gone_everywhere(measured: Measurements) -> set[int]:
     return {t for i, t in enumerate(measured.steps) if not any(math.isfinite(v) for v in sizes[i, 0])}
 
 
-def _cause(found: Sequence[Slope], setting: Setting) -> str:
-    """Name the likely cause: what is wrong at the start comes before what follows from it."""
-    first = min(s.step for s in found)
-    start = {s.name: s for s in found if s.step == first}
-    failing = {s.name for s in found if s.ok is False}
-    n = setting.letter
+def _failing(slopes: Sequence[Slope]) -> list[Slope]:
+    wrong = [s for s in slopes if s.ok is False]
+    return sorted(wrong, key=lambda s: (s.step, -min(abs(s.excess), 99.0)))
 
-    def off(name: str) -> bool:
-        return name in start and start[name].ok is False
 
-    def power(name: str) -> str:
-        slope = start[name].slope
-        return "beyond all bounds" if slope is None else f"as {n}^{slope:.2f}"
-
-    if off("Z"):
-        return f"s1: Z goes {power('Z')} at the start; multiply s1 by {_inverse(start['Z'], n)}"
-    if off("F"):
-        return f"s2: F goes {power('F')} at the start; multiply s2 by {_inverse(start['F'], n)}"
-    own = "lambda_max" if setting.centred else "lambda_max_raw"
-    grows = own in start and (start[own].slope is None or (start[own].slope or 0.0) > SPIKE)
-    if grows and failing & {"dF_outer", "dF11", "dF12", "dZ1", "dF_exact", own}:
-        if setting.centred:
-            return (
-                f"bias offset: the biases shift all samples alike, which centring cannot remove, and λ_max "
-                f"grows {power(own)}; start with zero biases"
-            )
-        return (
-            f"spike: the mean activation adds an eigenvalue to SᵀS/K that grows {power(own)}; centre the "
-            "activations"
-        )
+def _cause(slopes: Sequence[Slope], setting: Setting) -> tuple[CheckCause, Slope]:
+    """Return the likely cause and what shows it: what is wrong at the start comes before its effects."""
+    first = min(s.step for s in slopes)
+    start = {s.name: s for s in slopes if s.step == first}
+    failing = _failing(slopes)
+    names = {s.name for s in failing}
+    for state, cause in (("Z", CheckCause.S1), ("F", CheckCause.S2)):
+        if state in start and start[state].ok is False:
+            return cause, start[state]
+    own = start.get("lambda_max" if setting.centred else "lambda_max_raw")
+    if own is not None and _spikes(own) and names & {"dF_outer", "dF11", "dF12", "dZ1", "dF_exact", own.name}:
+        return (CheckCause.BIAS_OFFSET if setting.centred else CheckCause.SPIKE), own
     if setting.family == "softmax" and setting.optimizer == "sgd":
-        return (
-            "softmax with SGD: rows with a large activation get large updates, which make it larger; use Adam"
-        )
-    hidden = [start[q] for q in ("dZ_W", "dZ1", "dZ_exact") if q in start and start[q].slope is not None]
-    if hidden and failing & {"dZ_W", "dZ1", "dZ_exact"} and abs(hidden[0].excess) > TOLERANCE:
-        return (
-            f"learning rate: Z and F keep their size, but what a step changes in Z goes "
-            f"{power(hidden[0].name)}; multiply eta_W by {_inverse(hidden[0], n)}"
-        )
-    worst = min((s for s in found if s.ok is False), key=lambda s: (s.step, -min(abs(s.excess), 99.0)))
-    slope = "is not finite at some scale" if worst.slope is None else f"goes as {n}^{worst.slope:.2f}"
-    wanted = "keep its size" if worst.expected == 0 else f"go as {n}^{worst.expected:g}"
-    return f"{worst.name}: at step {worst.step} it {slope} and should {wanted}; no known cause fits"
+        return CheckCause.SOFTMAX_SGD, failing[0]
+    changes = ("dZ_W", "dZ1", "dZ_exact")
+    hidden = next((start[q] for q in changes if q in start and start[q].slope is not None), None)
+    if hidden is not None and names & set(changes) and abs(hidden.excess) > TOLERANCE:
+        return CheckCause.LEARNING_RATE, hidden
+    return CheckCause.UNKNOWN, failing[0]
 
 
-def _inverse(slope: Slope, letter: str) -> str:
-    return f"{letter}^{-(slope.slope or 0.0):+.2f}"
+def _spikes(eigenvalue: Slope) -> bool:
+    return eigenvalue.slope is None or eigenvalue.slope > SPIKE

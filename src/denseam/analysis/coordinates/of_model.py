@@ -19,7 +19,7 @@ from denseam.analysis.coordinates.slopes import slopes
 from denseam.data.gaussian import isotropic
 from denseam.errors import InputError, refuse
 from denseam.rules import Regime, Shape
-from denseam.rules.regimes import DEFAULT_REGIME
+from denseam.rules.regimes import DEFAULT_REGIME, regime_letter
 from denseam.training.batches import draw_batches, noisy_batch
 from denseam.training.probes.spectra import leading
 from denseam.training.quantities import log_spaced
@@ -99,10 +99,9 @@ def judged_runs(
         for q in names
     }
     measured = Measurements(tuple(asked), tuple(scales), values)
-    letter = "K" if regime.name == "memories-only" else "N"
     found = slopes(measured, {q: _expected(q) for q in names})
     # Whether it is centred is not known; the Gram matrix of its own activations stands as 'lambda_max_raw'.
-    return judge(measured, found, Setting(name, centred=False, letter=letter))
+    return judge(measured, found, Setting(name, centred=False, letter=regime_letter(regime.name)))
 
 
 def _expected(quantity: str) -> Expectation:

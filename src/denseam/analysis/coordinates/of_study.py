@@ -12,7 +12,7 @@ from denseam.analysis.coordinates.slopes import slopes
 from denseam.errors import InputError, refuse
 from denseam.rules import MemoriesOnly
 from denseam.rules.fields import parameters
-from denseam.rules.regimes import REGIMES, regime_from
+from denseam.rules.regimes import REGIMES, regime_from, regime_letter
 from denseam.studies.description import DOCUMENT
 from denseam.studies.documents import from_document
 from denseam.studies.runner import SweepListener, sweep
@@ -109,8 +109,7 @@ def _judged(name: str, rows: Records) -> Check:
     family = "softmax" if "K_eff" in measured.values else "elementwise"  # measured for that family alone
     split = "dZ1" in measured.values
     expected = expectations(family, row["optimizer"], row["regime"], centred=centred, split=split)
-    letter = "K" if row["regime"] == "memories-only" else "N"
-    setting = Setting(name, family, row["optimizer"], centred, letter)
+    setting = Setting(name, family, row["optimizer"], centred, regime_letter(row["regime"]))
     found = slopes(measured, expected)
     if not any(s.judged for s in found):
         raise InputError(f"{name}: of what is judged nothing was measured; sweep with --probes all")

@@ -12,6 +12,7 @@ from jaxtyping import Float
 from denseam.analysis.coordinates.expected import TOLERANCE, Expectation
 from denseam.analysis.coordinates.measurements import Measurements
 from denseam.analysis.statistics import mean_interval
+from denseam.analysis.statistics import slope as fitted_slope
 
 #: An interval wider than this to one side decides nothing by itself.
 WIDE = 0.3
@@ -64,10 +65,7 @@ def slope_of(
     """Fit the slope of each seed by least squares; return their mean and its interval."""
     if not (np.isfinite(sizes) & (sizes > 0)).all():
         return Slope(name, step, None, None, e.exponent, e.desideratum, False if e.desideratum else None)
-    x = np.log(np.asarray(scales, float))
-    x -= x.mean()
-    each = x @ np.log(sizes) / (x @ x)
-    mean, interval = mean_interval(each)
+    mean, interval = mean_interval(fitted_slope(np.log(scales), np.log(sizes)))
     assert interval is not None  # there are at least two seeds
     low, high = interval
     ok = None

@@ -25,7 +25,7 @@ def draw_coordinates(check: Check, out: str | os.PathLike[str], name: str = "") 
             ax.set_ylim(max(min(low), 1e-3), min(max(high), 1e3))
             plain_log_ticks(ax.yaxis)
         figure.suptitle(
-            f"{check.name}: {check.status}" + (f"\n{check.cause}" if check.cause else ""),
+            f"{check.name}: {check.status}" + (f"\n{check.reason}" if check.cause else ""),
             x=0.01, ha="left", fontsize=11, color=BAD if check.status == "FAIL" else INK,
         )  # fmt: skip
         return save(figure, Path(out), name or f"check-{check.name.replace(' ', '-').replace('/', '-')}")

@@ -1,0 +1,118 @@
+"""What a verdict or a check rests on, as data that programs can branch on; `sentences` puts it in words."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Mapping
+from typing import Literal
+
+Status = Literal["TRANSFERS", "DRIFTS", "FAILS", "INCONCLUSIVE"]
+Side = Literal["low", "high"]
+
+
+class Cause(enum.Enum):
+    """Why a verdict is what it is, with the status that follows. The first that applies counts."""
+
+    RUNS_MISSING = "runs-missing", "INCONCLUSIVE"
+    BASE_DIVERGED = "base-diverged", "INCONCLUSIVE"
+    DIVERGES = "diverges", "FAILS"
+    EDGE_FALLS = "edge-falls", "FAILS"
+    OPTIMUM_AT_END = "optimum-at-end", "INCONCLUSIVE"
+    TOO_FEW_SCALES = "too-few-scales", "INCONCLUSIVE"
+    TOO_FEW_SEEDS = "too-few-seeds", "INCONCLUSIVE"
+    NOTHING_LEARNED = "nothing-learned", "INCONCLUSIVE"
+    TOO_COSTLY = "too-costly", "FAILS"
+    LOSS_RISES = "loss-rises", "FAILS"
+    HOLDS = "holds", "TRANSFERS"
+    OPTIMUM_MOVES = "optimum-moves", "DRIFTS"
+    SEEDS_DIFFER = "seeds-differ", "INCONCLUSIVE"
+
+    status: Status
+
+    def __new__(cls, value: str, status: Status) -> Cause:
+        """Make the value the word alone."""
+        member = object.__new__(cls)
+        member._value_ = value
+        member.status = status
+        return member
+
+
+class Action(enum.Enum):
+    """What to do next."""
+
+    RESUME = "resume"
+    LOWER_GRID = "lower-grid"
+    EXTEND_GRID = "extend-grid"
+    ADD_RUNS = "add-runs"
+    ADD_SEEDS = "add-seeds"
+    TRAIN_LONGER = "train-longer"
+    CHECK_RULE = "check-rule"
+
+
+@dataclasses.dataclass(frozen=True)
+class Next:
+    """What to do next.
+
+    Attributes
+    ----------
+    action
+        What to do.
+    axis, side, value
+        The axis whose grid is too short, the side to extend it to, and its last value there.
+    scales, seeds
+        How many are needed at least.
+    """
+
+    action: Action
+    axis: str = ""
+    side: Side | None = None
+    value: float | None = None
+    scales: int | None = None
+    seeds: int | None = None
+
+    @property
+    def command(self) -> str:
+        """The command that does it."""
+        return "denseam prescribe" if self.action is Action.CHECK_RULE else "denseam sweep"
+
+
+class Caution(enum.Enum):
+    """What to keep in mind about a verdict."""
+
+    OTHERS_HELD = "others-held"
+    RUNS_MISSING = "runs-missing"
+    FEWER_SEEDS = "fewer-seeds"
+    OPTIMUM_IS_GRID_POINT = "optimum-is-grid-point"
+    EDGE_FALLS = "edge-falls"
+
+
+@dataclasses.dataclass(frozen=True)
+class Flag:
+    """Something to keep in mind, with its numbers.
+
+    ======================  ===================================================================
+    OTHERS_HELD             axis → the value it was held at
+    RUNS_MISSING            'runs' → how many
+    FEWER_SEEDS             scale → how many seeds it has
+    OPTIMUM_IS_GRID_POINT   'scale' → where
+    EDGE_FALLS              'decades' → per doubling of the scale
+    ======================  ===================================================================
+    """
+
+    kind: Caution
+    numbers: Mapping[str, float]
+
+
+class CheckCause(enum.Enum):
+    """The likely cause of what a coordinate check shows."""
+
+    S1 = "s1"
+    S2 = "s2"
+    BIAS_OFFSET = "bias-offset"
+    SPIKE = "spike"
+    SOFTMAX_SGD = "softmax-sgd"
+    LEARNING_RATE = "learning-rate"
+    UNKNOWN = "unknown"
+    RUNS_GONE = "runs-gone"
+    NOISE = "noise"

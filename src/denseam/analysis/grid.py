@@ -1,0 +1,226 @@
+"""The losses of a study on its grid, and what can be read off: optimum, edge, regret, drift, collapse.
+
+Nothing is judged here. Logarithms of losses are taken to be linear in the coordinate between two points of
+the grid; the coordinate is log10 of the value, or the value itself where the grid holds zero.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from denseam.analysis.causes import Side
+from denseam.analysis.statistics import Interval, mean_interval, slope, slope_error
+from denseam.studies.store import Row, loss_at
+
+Array = np.ndarray[Any, Any]
+#: Keys of runs → their loss curves.
+Curves = Callable[[Sequence[str]], Mapping[str, Sequence[float]]]
+Regrets = tuple[dict[int, float], dict[int, Interval | None]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Optima:
+    """The optimum of each seed at one scale; whether at an end of the grid, or only a grid point."""
+
+    x: Array
+    end: Side | None
+    rough: bool
+
+    @property
+    def mean(self) -> float:
+        """The mean over seeds."""
+        return float(np.mean(self.x))
+
+
+class Grid:
+    """Losses as an array scale × value × seed: infinite where a run diverged, NaN where there is none.
+
+    Attributes
+    ----------
+    x, doublings
+        The coordinates of the values and of the scales.
+    complete
+        Scale × seed: is there a run for every value of the axis?
+    complete_losses
+        For each scale the losses of its complete seeds, value × seed.
+    """
+
+    def __init__(self, rows: Sequence[Row], axis: str, epoch: int | None = None) -> None:
+        self.axis = axis
+        self.scales = sorted({row["scale"] for row in rows})
+        self.values = sorted({row[axis] for row in rows})
+        self.seeds = sorted({row["seed"] for row in rows})
+        self.losses = np.full((len(self.scales), len(self.values), len(self.seeds)), np.nan)
+        self.keys = np.full(self.losses.shape, "", dtype=object)
+        at = [{v: i for i, v in enumerate(known)} for known in (self.scales, self.values, self.seeds)]
+        for row in rows:
+            place = at[0][row["scale"]], at[1][row[axis]], at[2][row["seed"]]
+            loss = row["final_mse"] if epoch is None else loss_at(row, epoch)
+            diverged = row["status"] == "diverged" if epoch is None else not math.isfinite(loss)
+            self.losses[place] = math.inf if diverged else loss
+            self.keys[place] = row["key"]
+        self.log = self.values[0] > 0
+        self.x = np.log10(self.values) if self.log else np.array(self.values, float)
+        self.doublings = np.log2(self.scales)
+        self.complete = ~np.isnan(self.losses).any(axis=1)
+        self.complete_losses = [L[:, seeds] for L, seeds in zip(self.losses, self.complete, strict=True)]
+        self.counts = [L.shape[1] for L in self.complete_losses]
+
+    def value(self, x: float) -> float:
+        """Return the value at a coordinate."""
+        return float(10**x) if self.log else float(x)
+
+    def per_scale(self, values: Sequence[Any]) -> dict[int, Any]:
+        """Return scale → its value."""
+        return dict(zip(self.scales, values, strict=True))
+
+    def optima(self) -> list[Optima | None]:
+        """Return the optima of each scale, None where a seed has none."""
+        return [_optima(self.x, L) for L in self.complete_losses]
+
+    def best(self) -> list[float]:
+        """Return the best loss of each scale, the mean over seeds."""
+        return [float(np.mean(np.min(L, axis=0))) for L in self.complete_losses]
+
+    def edges(self) -> Array:
+        """Return scale × seed: the coordinate of the largest value before the first divergence."""
+        step = self.x[1] - self.x[0] if len(self.x) > 1 else 1.0
+        below = np.concatenate([[self.x[0] - step], self.x])
+        diverged = [np.isinf(L) for L in self.complete_losses]
+        first = [np.where(d.any(axis=0), np.argmax(d, axis=0), len(self.x)) for d in diverged]
+        return self.by_seed([below[i] for i in first])
+
+    def edge_values(self) -> dict[int, float | None]:
+        """Return scale → the largest value up to which no seed diverged; None if none ever did."""
+        edges: dict[int, float | None] = {}
+        for scale, L in zip(self.scales, self.complete_losses, strict=True):
+            diverged = np.isinf(L).any(axis=1)
+            first = int(np.argmax(diverged)) if diverged.any() else None
+            edges[scale] = None if first is None else 0.0 if first == 0 else float(self.values[first - 1])
+        return edges
+
+    def by_seed(self, values: Sequence[Array]) -> Array:
+        """Return values of the complete seeds of each scale as scale × seed, NaN for the other seeds."""
+        table = np.full(self.complete.shape, np.nan)
+        for row, seeds, own in zip(table, self.complete, values, strict=True):
+            row[seeds] = own
+        return table
+
+    def regrets(self, base: int, optima: Optima | None) -> Regrets:
+        """Return scale → what the optimum of the scale with index `base` costs there, with intervals.
+
+        The loss at that value over the best loss of the scale, minus one, for every larger scale.
+        """
+        regret: dict[int, float] = {}
+        intervals: dict[int, Interval | None] = {}
+        for scale, L in zip(self.scales[base + 1 :], self.complete_losses[base + 1 :], strict=True):
+            regret[scale], intervals[scale] = math.inf, None
+            if optima is not None and np.isfinite(losses := self._interpolated(L, optima.mean)).all():
+                regret[scale], intervals[scale] = mean_interval(losses / np.min(L, axis=0) - 1)
+        return regret, intervals
+
+    def drift(self, coordinates: Array, resolution: bool = False) -> tuple[float | None, Interval | None]:
+        """Return the mean over seeds of the slope against doublings of the scale, with its interval.
+
+        With `resolution`, the interval also covers what a coordinate known only to a grid step leaves open.
+        """
+        present = ~np.isnan(coordinates)
+        if resolution and np.all(coordinates[present] >= self.x[-1]):
+            return None, None
+        slopes = [
+            slope(self.doublings[scales], column[scales])
+            for column, scales in zip(coordinates.T, present.T, strict=True)
+            if scales.sum() > 1
+        ]
+        if not slopes:
+            return None, None
+        mean, interval = mean_interval(np.array(slopes))
+        if interval is None:
+            return mean, None
+        half = (interval[1] - interval[0]) / 2
+        if resolution and len(self.x) > 1:
+            # The deviation of a coordinate that may be anywhere in a step is step/√12.
+            step = float(np.max(np.diff(self.x)))
+            half = math.hypot(half, slope_error(self.doublings, 1.96 * step / math.sqrt(12)))
+        return mean, (mean - half, mean + half)
+
+    def collapse(self, rows: Sequence[Row], x: float, curves: Curves | None) -> float | None:
+        """Return the mean |log-ratio| of the scales' curves to the largest's, over that between seeds."""
+        if len(self.scales) < 2 or len(self.seeds) < 2:
+            return None
+        nearest = int(np.argmin(np.abs(self.x - x)))
+        keys, losses = self.keys[:, nearest, :], self.losses[:, nearest]
+        present = keys != ""
+        if not present.any(axis=1).all() or present[0].sum() < 2 or not np.isfinite(losses[present]).all():
+            return None
+        if curves is not None:
+            held: Mapping[str, Sequence[float]] = curves(keys[present].tolist())
+        elif "loss" in rows[0]:
+            held = {row["key"]: row["loss"] for row in rows}
+        else:
+            return None
+        return _collapse([{seed: np.log(held[k]) for seed, k in enumerate(scale) if k} for scale in keys])
+
+    def _interpolated(self, L: Array, x: float) -> Array:
+        """Return each seed's loss at x; infinite if a bracketing point diverged in any seed."""
+        right = min(int(np.searchsorted(self.x, x - 1e-9)), len(self.x) - 1)
+        if abs(self.x[right] - x) < 1e-9 or right == 0:
+            left, weight = right, 0.0
+        else:
+            left = right - 1
+            weight = (x - self.x[left]) / (self.x[right] - self.x[left])
+        used = L[[left, right]] if weight else L[[right]]
+        if not np.isfinite(used).all():
+            return np.full(L.shape[1], np.inf)
+        return np.asarray(np.exp((1 - weight) * np.log(L[left]) + weight * np.log(L[right])))
+
+
+def _optima(x: Array, L: Array) -> Optima | None:
+    """Return the optimum of each seed (columns of L: value × seed), None if some seed has none."""
+    if not np.isfinite(L).any(axis=0).all():
+        return None
+    with np.errstate(divide="ignore"):
+        logs = np.log(L)
+    points = [_minimum(x, column) for column in logs.T]
+    best, last = int(np.argmin(np.mean(logs, axis=1))), len(x) - 1
+    end: Side | None = None
+    if last > 0:
+        end = "low" if best == 0 else "high" if best == last else None
+    return Optima(np.array([point for point, _ in points]), end, any(rough for _, rough in points))
+
+
+def _minimum(x: Array, logs: Array) -> tuple[float, bool]:
+    """Return where a parabola through the best three points is smallest, and whether one is missing.
+
+    At an end of the grid, or where a neighbour diverged, that is the best point itself.
+    """
+    i = int(np.argmin(logs))
+    around = logs[max(i - 1, 0) : i + 2]
+    finite = bool(np.isfinite(around).all())
+    if not (0 < i < len(logs) - 1 and finite):
+        return float(x[i]), not finite
+    a, b, _ = np.polyfit(x[i - 1 : i + 2] - x[i], around, 2)
+    offset = -b / (2 * a) if a > 0 else 0.0
+    return x[i] + float(np.clip(offset, x[i - 1] - x[i], x[i + 1] - x[i])), False
+
+
+def _collapse(logs: Sequence[Mapping[int, Array]]) -> float | None:
+    """Return how far curves of scales differ over how far those of seeds do; logs: scale → seed → curve."""
+    curves = [curve for scale in logs for curve in scale.values()]
+    if len({len(curve) for curve in curves}) > 1 or not all(np.isfinite(curve).all() for curve in curves):
+        return None
+    largest = logs[-1]
+    apart = [np.mean(np.abs(c - largest[s])) for scale in logs[:-1] for s, c in scale.items() if s in largest]
+    if not apart:
+        return None
+    smallest = list(logs[0].values())
+    between_scales = float(np.mean(apart))
+    between_seeds = float(
+        np.mean([np.mean(np.abs(a - b)) for i, a in enumerate(smallest) for b in smallest[:i]])
+    )
+    return between_scales / between_seeds if between_seeds > 0 else None
