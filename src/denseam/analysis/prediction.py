@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from denseam.studies.store import Row
+from denseam.studies.records import Row
 
 #: Never call a loss surprising that is within this factor of what was expected.
 LEAST = 0.05

@@ -30,7 +30,7 @@ import numpy as np
 
 from denseam.analysis.statistics import Interval, mean_interval
 from denseam.errors import InputError, listed
-from denseam.studies.store import Records, Row, epochs_of, loss_at
+from denseam.studies.records import Records, Row, epochs_of, loss_at
 
 Status = Literal["TRANSFERS", "DRIFTS", "FAILS", "INCONCLUSIVE"]
 STATUSES: tuple[Status, ...] = ("TRANSFERS", "DRIFTS", "FAILS", "INCONCLUSIVE")

@@ -19,8 +19,8 @@ from denseam.data.readers import NAMED
 from denseam.data.sources import GAUSSIANS
 from denseam.errors import InputError
 from denseam.model import lagrangians
+from denseam.studies.records import Row
 from denseam.studies.schema import PROBE_COLUMNS
-from denseam.studies.store import Row
 from denseam.studies.study import AXES, FILE_KEYS, from_document, logspace
 from denseam.training.quantities import applicable
 

@@ -28,8 +28,8 @@ from denseam.analysis.statistics import Interval, mean_interval
 from denseam.analysis.transfer import FEWEST, REGRET_GOOD, Verdict, verdict
 from denseam.errors import InputError, refuse
 from denseam.rules import Scales
+from denseam.studies.records import Records
 from denseam.studies.runner import SweepListener, run_specs
-from denseam.studies.store import Records
 from denseam.studies.study import AXES, RunSpec, Study
 from denseam.workflow.goals import SIZES, Goal, goal
 from denseam.workflow.recipe import Recipe, write_found

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import denseam as dam
 from denseam.analysis.transfer import COLUMNS, exit_code, verdict
 from denseam.errors import InputError
-from denseam.studies.store import Records
+from denseam.studies.records import Records
 
 GRID = tuple(float(f"{v:.12g}") for v in np.geomspace(1e-3, 1, 13))
 

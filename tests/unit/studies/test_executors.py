@@ -23,8 +23,8 @@ from denseam.model.lagrangians import Elementwise
 from denseam.rules import MemoriesOnly
 from denseam.studies import executors, shards
 from denseam.studies.cluster import Cluster, cluster_from, connect
-from denseam.studies.engine import Interrupted
 from denseam.studies.executors import ExecutorLost, Limited, spread
+from denseam.studies.outcome import Interrupted
 from denseam.studies.runner import SweepListener, run_studies
 from denseam.studies.shards import cut, run_shard
 from denseam.studies.store import Store

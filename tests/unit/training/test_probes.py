@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import denseam as dam
 from denseam.rules import Scales
-from denseam.training.gradient import Columns
+from denseam.training.gradient import Columns, step
 from denseam.training.probes import measure_step, take_step
 from denseam.training.probes.spectra import DENSE, MATRIX_FREE, leading
 from denseam.training.probes.updates import terms
@@ -57,7 +57,7 @@ def made(name: str, optimizer: str, centred: bool, eta: float = 0.3, warm: int =
     for _ in range(warm):  # so that Adam's step is not just a sign
         X = rng.normal(size=(B, N))
         Y = rng.normal(size=(B, N))
-        model, state, _ = dam.training.step(model, opt, state, jnp.asarray(X), jnp.asarray(Y))
+        model, state, _ = step(model, opt, state, jnp.asarray(X), jnp.asarray(Y))
         ref = ref_opt.step(ref, ref.gradient(X.T, Y.T))
     X, Y = rng.normal(size=(N, B)), rng.normal(size=(N, B))
     batch = Columns(jnp.tanh(jnp.asarray(X)), jnp.asarray(Y))

@@ -12,8 +12,8 @@ from denseam.analysis.coordinates.measurements import Measurements, from_records
 from denseam.analysis.coordinates.slopes import slopes
 from denseam.errors import InputError, refuse
 from denseam.rules import MemoriesOnly, Regime
+from denseam.studies.records import Records
 from denseam.studies.runner import SweepListener, sweep
-from denseam.studies.store import Records
 from denseam.studies.study import DEFAULT_REGIME, Study
 from denseam.training.quantities import log_spaced
 
