@@ -32,8 +32,8 @@ from .rules import Shape as Shape
 from .rules import prescription as prescription
 from .rules import standard as standard
 from .rules.fields import logspace as logspace
+from .studies.records import Records as Records
 from .studies.runner import sweep as sweep
-from .studies.store import Records as Records
 from .studies.store import Store as Store
 from .studies.study import Study as Study
 from .training import quantities as quantities

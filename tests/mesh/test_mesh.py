@@ -20,7 +20,7 @@ from denseam.errors import InputError
 from denseam.model.checkpoint import opened, write
 from denseam.model.lagrangians import registered
 from denseam.rules import MemoriesOnly, Proportional, Shape
-from denseam.studies.engine import build
+from denseam.studies.build import build
 from denseam.studies.study import Study
 from denseam.training.gradient import Columns
 from denseam.training.mesh import Placement, make_mesh, parse_mesh
@@ -252,7 +252,7 @@ def free_port():
 SLOWLY = """
 import sys, time
 from denseam.workflow import target
-from denseam.training.mesh import join_processes
+from denseam.training.processes import join_processes
 from denseam.workflow.recipe import read_recipe
 target.SAVE_SECONDS = 0.0
 class Slow(target.TrainListener):

@@ -15,7 +15,7 @@ import numpy as np
 
 from denseam.analysis.causes import Side
 from denseam.analysis.statistics import Interval, mean_interval, slope, slope_error
-from denseam.studies.store import Row, loss_at
+from denseam.studies.records import Row, loss_at
 
 Array = np.ndarray[Any, Any]
 #: Keys of runs → their loss curves.

@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Float
 
 from denseam.analysis.statistics import slope
-from denseam.studies.store import Row
+from denseam.studies.records import Row
 
 #: Never call a loss surprising that is within this factor of what was expected.
 LEAST = 0.05

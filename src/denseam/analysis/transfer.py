@@ -35,7 +35,7 @@ from denseam.analysis.verdicts import Measured, Verdict
 from denseam.errors import InputError, listed
 from denseam.rules.regimes import regime_letter
 from denseam.studies.description import AXES
-from denseam.studies.store import Records, Row, epochs_of
+from denseam.studies.records import Records, Row, epochs_of
 
 __all__ = ["COLUMNS", "Verdict", "exit_code", "hold_others", "horizon", "verdict"]
 

@@ -216,4 +216,25 @@ def print_recalled(results: list[Any]) -> None:
 
 def print_device_plan(planned: Any) -> None:
     """Print what one model takes on each mesh of devices."""
-    raise NotImplementedError
+    parts, where = ("products", "memory", "links"), planned.device
+    print_table(
+        f"{planned.shape} on {planned.devices} × {where.name}, {planned.optimizer}, {planned.epochs} epochs: "
+        f"{quantity(planned.meshes[0].operations, 'FLOP')} a step",
+        ["mesh", "memory of each", "fits", "sent by each", "a step", *parts, "training"],
+        [
+            [
+                f"memories={mesh.memories},batch={mesh.batch}",
+                quantity(mesh.bytes_per_device, "B"),
+                "yes" if mesh.fits else "no",
+                quantity(mesh.sent, "B"),
+                duration(mesh.step_seconds),
+                *(f"{100 * mesh.seconds[part] / mesh.step_seconds:.0f} %" for part in parts),
+                duration(planned.training_seconds(mesh)),
+            ]
+            for mesh in planned.meshes[:8]
+        ],
+    )
+    origin = "measured just now"
+    if where.name != "here":
+        origin = f"{'measured on one' if where.measured else 'those of its maker'}; links are its maker's"
+    print(f"rates of {where.name}: {origin}. Train with --mesh as in the first row.")

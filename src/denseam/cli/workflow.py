@@ -67,7 +67,9 @@ def plan(
     if devices is not None or device is not None:
         if device == "here":
             teller(False)("measuring the devices at hand")
-        planned = plan_devices(given, devices=devices, kind=device or "h200")
+        sizes = TargetSizes(**{key: given[key] for key in parameters(TargetSizes) if key in given})
+        training = {key: given[key] for key in ("optimizer", "epochs") if key in given}
+        planned = plan_devices(sizes.shape(), devices=devices, device=device or "h200", **training)
         if json_:
             print_json(planned.to_json())
         else:

@@ -20,8 +20,9 @@ from denseam.paper.drawing import draw_figure
 from denseam.paper.figure import Figure
 from denseam.paper.results import Results
 from denseam.paper.sizes import Size
+from denseam.studies.records import Row, thin
 from denseam.studies.runner import Summary, SweepListener, run_specs
-from denseam.studies.store import Row, Store, thin
+from denseam.studies.store import Store
 from denseam.workflow.target import TrainListener
 
 RUNS = "runs"

@@ -16,8 +16,8 @@ from denseam.errors import InputError
 from denseam.paper.examples import Examples
 from denseam.paper.settings import Setting
 from denseam.paper.sizes import Size
+from denseam.studies.records import Records, Row, epochs_of, thin
 from denseam.studies.schema import PROBE_COLUMNS
-from denseam.studies.store import Records, Row, epochs_of, thin
 
 Array = Float[np.ndarray, "..."]
 

@@ -10,7 +10,8 @@ from denseam.data.readers import NAMED
 from denseam.data.sources import GAUSSIANS
 from denseam.errors import InputError
 from denseam.studies.documents import from_document, sweep_line
-from denseam.studies.store import Row, Store
+from denseam.studies.records import Row
+from denseam.studies.store import Store
 
 
 @dataclasses.dataclass(frozen=True)

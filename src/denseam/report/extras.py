@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from denseam.studies.store import Records
+from denseam.studies.records import Records
 from denseam.workflow import recipe, target
 
 #: Drawn anew by the page itself.

@@ -12,7 +12,7 @@ from typing import Any
 from denseam.analysis.prediction import Expected
 from denseam.rules import Shape
 from denseam.rules.cost import step_operations
-from denseam.studies.engine import Outcome
+from denseam.studies.outcome import Outcome
 from denseam.studies.runner import SweepListener
 from denseam.studies.study import RunSpec, Study
 from denseam.workflow.target import TrainListener

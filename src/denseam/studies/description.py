@@ -3,7 +3,7 @@
 Command-line options, TOML and JSON keys, record columns, run keys, figure panels and the reference page are
 made from these fields (`denseam.studies.documents`, `denseam.studies.schema`, `denseam.cli.options`). To add
 a hyperparameter that can be swept, add a field to `Hyperparameters`; to add a setting that all runs of a
-study share, add a field to `Description`. What the new field does to training goes into `studies/engine`.
+study share, add a field to `Description`. What the new field does to training goes into `studies/build.py`.
 
 Plain data: no array framework is imported here.
 """

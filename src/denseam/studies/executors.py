@@ -20,7 +20,7 @@ from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExec
 from typing import Any
 
 from denseam.errors import InputError
-from denseam.studies.engine import Interrupted
+from denseam.studies.outcome import Interrupted
 from denseam.studies.shards import Shard, describe, different, run_shard, versions
 from denseam.studies.store import Store
 from denseam.training.devices import cores

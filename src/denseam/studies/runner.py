@@ -15,11 +15,15 @@ import jax
 
 from denseam.errors import InputError, refuse
 from denseam.studies.documents import to_document
-from denseam.studies.engine import Listener, check_precision, train_runs
+from denseam.studies.engine import train_runs
 from denseam.studies.executors import SetAside, check_executor, enlist, spread
-from denseam.studies.shards import Shard, cut, outcome, row
-from denseam.studies.store import Records, Row, Store
+from denseam.studies.outcome import Listener
+from denseam.studies.records import Records, Row, row
+from denseam.studies.shards import Shard, cut, outcome
+from denseam.studies.store import Store
 from denseam.studies.study import RunSpec, Study
+from denseam.training.devices import platform_of
+from denseam.training.precision import check_precision
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,7 +120,7 @@ def run_specs(
     began = time.perf_counter()
     if executor is None:
         for one, _ in asked:
-            check_precision(one, (devices or jax.devices())[0].platform)
+            check_precision(one.precision, platform_of((devices or jax.devices())[0]))
     else:
         check_executor(executor)
         if out is None:

@@ -28,10 +28,13 @@ from denseam.data.readers import NAMED
 from denseam.data.sources import GAUSSIANS
 from denseam.errors import InputError
 from denseam.rules.cost import step_operations
-from denseam.studies.engine import RATES, Outcome, evenly, train_runs
-from denseam.studies.schema import PROBE_COLUMNS
-from denseam.studies.store import Row, Store, as_floats
+from denseam.studies.engine import train_runs
+from denseam.studies.grouping import evenly, sharing_batches
+from denseam.studies.outcome import Outcome
+from denseam.studies.records import Row, row
+from denseam.studies.store import Store
 from denseam.studies.study import RunSpec, Study
+from denseam.training.devices import CALLING, RATES, platform_of
 
 #: Seconds that a shard should take: long against starting it, short against losing it.
 SHORTEST, LONGEST = 10.0, 60.0
@@ -39,9 +42,8 @@ SHORTEST, LONGEST = 10.0, 60.0
 AIM = 20.0
 #: Shards for each worker, if they do not get too short by it; the last ones even out the ends.
 SHARDS_PER_WORKER = 3
-#: Seconds to compile the programs of one shape, and seconds to call one step.
+#: Seconds to compile the programs of one shape.
 COMPILING = 2.0
-CALLING = {"cpu": 2e-6, "gpu": 2e-5}
 
 #: Two shards in one process would need twice the memory of its GPU.
 _GPU = threading.Lock()
@@ -95,7 +97,7 @@ def describe(sign: str) -> dict[str, Any]:
     return {
         "where": socket.gethostname(),
         "versions": versions(),
-        "platform": "cpu" if jax.devices()[0].platform == "cpu" else "gpu",
+        "platform": platform_of(jax.devices()[0]),
         "sees": os.path.exists(sign),
     }
 
@@ -131,7 +133,11 @@ def cut(
     kind
         'cpu' (a worker is a core) or 'gpu'.
     """
-    groups = [(study, group) for study, specs in todo for group in _groups(specs)]
+    groups = [
+        (study, group)
+        for study, specs in todo
+        for group in sharing_batches(sorted(specs, key=lambda spec: spec.scale))  # seeds stay in their order
+    ]
     compiled = {(id(study), group[0].shape) for study, group in groups}
     total = sum(_seconds(study, group, kind) for study, group in groups) + COMPILING * len(compiled)
     aim = min(AIM, max(SHORTEST, total / (SHARDS_PER_WORKER * workers)))
@@ -149,18 +155,11 @@ def cut(
     if held and full and spent < SHORTEST and full[-1][0] + spent <= LONGEST:
         before, pieces = full.pop()
         held, spent = pieces + held, before + spent
-    full += [(spent, held)] * bool(held)
+    if held:
+        full.append((spent, held))
     described: dict[int, Part] = {}
     longest_first = sorted(full, key=lambda timed: -timed[0])
     return [_shard(pieces, folder, described, seconds) for seconds, pieces in longest_first]
-
-
-def _groups(specs: Sequence[RunSpec]) -> list[list[RunSpec]]:
-    """Return the runs that share shape, seed and noise, and so their batches; shape by shape."""
-    groups: dict[Any, list[RunSpec]] = {}
-    for spec in sorted(specs, key=lambda s: s.scale):  # stable: seeds stay in their order
-        groups.setdefault((spec.shape, spec.seed, spec.values["noise"]), []).append(spec)
-    return list(groups.values())
 
 
 def _seconds(study: Study, group: Sequence[RunSpec], kind: str) -> float:
@@ -245,7 +244,7 @@ def run_shard(shard: Shard) -> dict[str, Any]:
 
 def _trained(part: Part, specs: Sequence[RunSpec]) -> Iterator[list[Row]]:
     """Train on one core, or on the GPU; how many shards run at once is the executor's affair."""
-    gpu = jax.devices()[0].platform != "cpu"
+    gpu = platform_of(jax.devices()[0]) == "gpu"
     with _GPU if gpu else contextlib.nullcontext():
         for outcomes in train_runs(part.study, specs, workers=1):
             yield [row(part.study, outcome) | {"data": part.data} for outcome in outcomes]
@@ -274,44 +273,3 @@ def outcome(spec: RunSpec, run: tuple[str, float], device: str = "") -> Outcome:
     nothing, (status, loss) = math.nan, run
     curve = np.zeros(0, np.float32)
     return Outcome(spec, status, None, nothing, loss, nothing, nothing, curve, nothing, device)
-
-
-def row(study: Study, outcome: Outcome) -> Row:
-    """Return the record of one run."""
-    spec, shape = outcome.spec, outcome.spec.shape
-    return {
-        "key": spec.key,
-        "study": study.name,
-        "study_id": study.id,
-        "scale": spec.scale,
-        "features": shape.N,
-        "memories": shape.K,
-        "samples": shape.P,
-        "batch": shape.B,
-        "seed": spec.seed,
-        "status": outcome.status,
-        "diverged_at": outcome.diverged_at,
-        "initial_mse": outcome.initial_mse,
-        "final_mse": outcome.final_mse,
-        "heldout_mse": outcome.heldout_mse,
-        "zero_mse": outcome.zero_mse,
-        "activation": study.lagrangian.name,
-        "power": float(getattr(study.lagrangian, "power", 1)),
-        "optimizer": study.optimizer,
-        "regime": study.regime.name,
-        "parameterization": study.rule().name,
-        "data": study.source().describe(),
-        "centred": "yes" if study.centred else "no",
-        "bias_init": study.bias_init,
-        "precision": study.precision,
-        "epochs": study.epochs,
-        **spec.values,
-        "swept": ",".join(study.swept),
-        "seconds": outcome.seconds,
-        "device": outcome.device,
-        "version": __version__,
-        "jax": jax.__version__,
-        "loss": as_floats(outcome.loss),
-        **({"probe_steps": as_floats(outcome.probe_steps)} if outcome.probes else {}),
-        **{PROBE_COLUMNS[name]: as_floats(values) for name, values in outcome.probes.items()},
-    }

@@ -9,70 +9,27 @@ Shards are Parquet files with page checksums, and open by themselves::
 
     pyarrow.parquet.read_table("runs/my-study/shards")      pandas.read_parquet(…)      polars.read_parquet(…)
 
-Where pyarrow is not installed shards are JSON files instead; readers take both.
+Shards of early versions may be JSON files, written where pyarrow was missing; they are still read.
 """
 
 from __future__ import annotations
 
-import bisect
 import contextlib
 import csv
 import hashlib
-import importlib.util
 import json
-import math
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from denseam.errors import InputError
 from denseam.files import write_whole
+from denseam.studies.records import Records, Row
 from denseam.studies.schema import COLUMNS, LATER, OPTIONAL, PROBE_COLUMNS
-
-Row = dict[str, Any]
 
 #: The folder beside the shards that holds the description of every study they came from.
 STUDIES = "studies"
-
-
-class Records(Sequence[Row]):
-    """Rows, one per run, in memory; `skipped` names the files that could not be read."""
-
-    def __init__(self, rows: Iterable[Row], skipped: Iterable[str] = ()) -> None:
-        self._rows = list({row["key"]: row for row in rows}.values())
-        self.skipped = tuple(skipped)
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def __getitem__(self, index: Any) -> Any:
-        return self._rows[index]
-
-    def __iter__(self) -> Iterator[Row]:
-        return iter(self._rows)
-
-    def __add__(self, other: Records) -> Records:
-        return Records([*self, *other], (*self.skipped, *other.skipped))
-
-    def studies(self) -> dict[str, Records]:
-        """Return the rows of each study by its name (and a part of its id, if a name stands twice)."""
-        groups: dict[tuple[str, str], list[Row]] = {}
-        for row in self:
-            groups.setdefault((row["study"], row["study_id"]), []).append(row)
-        names = [name for name, _ in groups]
-        return {
-            name if names.count(name) == 1 else f"{name} ({study_id[:6]})": Records(rows)
-            for (name, study_id), rows in groups.items()
-        }
-
-    def table(self) -> Any:
-        """Return a `pyarrow.Table`."""
-        import pyarrow as pa
-
-        return pa.Table.from_pylist(self._rows, schema=_schema())
 
 
 class Store:
@@ -95,9 +52,8 @@ class Store:
     def write(self, rows: Sequence[Row]) -> Path:
         """Write one shard: whole, or not at all."""
         asked = hashlib.sha256("".join(sorted(row["key"] for row in rows)).encode()).hexdigest()[:16]
-        parquet = importlib.util.find_spec("pyarrow") is not None
-        content = _parquet_bytes(Records(rows)) if parquet else _json_bytes(rows)
-        target = self.shards / f"{asked}-{_digest(content)}.{'parquet' if parquet else 'json'}"
+        content = _parquet_bytes(Records(rows))
+        target = self.shards / f"{asked}-{_digest(content)}.parquet"
         write_whole(target, content)
         return target
 
@@ -154,43 +110,6 @@ class Store:
                     found |= {r["key"]: r["loss"] for r in rows if r["key"] in wanted}
         return found
 
-    def pack(self) -> int:
-        """Turn JSON shards into Parquet shards; return how many."""
-        packed = 0
-        for path in sorted(self.shards.glob("*.json")):
-            target = self.write(_read_shard(path, list(COLUMNS)))
-            if target != path:
-                path.unlink()
-                packed += 1
-        return packed
-
-
-def epochs_of(row: Row) -> list[int]:
-    """Return the epochs (from 1) that the loss curve of a run has values of."""
-    thinned = row.get("loss_epochs")
-    return [int(e) for e in thinned] if thinned else list(range(1, len(row["loss"]) + 1))
-
-
-def loss_at(row: Row, epoch: int) -> float:
-    """Return the loss of an epoch; of the last one before it where the curve was thinned or is shorter."""
-    at = bisect.bisect_right(epochs_of(row), epoch) - 1
-    return float(row["loss"][max(0, at)])
-
-
-def thin(records: Iterable[Row], points: int = 32) -> Records:
-    """Return the records with loss curves of at most so many epochs, log-spaced, the first and last kept."""
-
-    def one(row: Row) -> Row:
-        epochs = epochs_of(row)
-        places = sorted({round(i) for i in np.geomspace(1, len(epochs), points)})
-        kept = [p - 1 for p in places]
-        return row | {
-            "loss": [row["loss"][i] for i in kept],
-            "loss_epochs": [float(epochs[i]) for i in kept],
-        }
-
-    return Records(one(row) if len(row["loss"]) > points else row for row in records)
-
 
 def _digest(content: bytes) -> str:
     return hashlib.blake2b(content, digest_size=8).hexdigest()
@@ -204,10 +123,6 @@ def _parquet_bytes(records: Records) -> bytes:
     pq.write_table(records.table(), sink, compression="zstd", write_page_checksum=True)
     content: bytes = sink.getvalue().to_pybytes()
     return content
-
-
-def _json_bytes(rows: Sequence[Row]) -> bytes:
-    return json.dumps({"denseam": 1, "rows": [_plain(row) for row in rows]}).encode()
 
 
 def _read_shard(path: Path, columns: list[str]) -> list[Row]:
@@ -263,18 +178,9 @@ def write_parquet(records: Records, path: str | os.PathLike[str]) -> None:
     pq.write_table(records.table(), path, compression="zstd", write_page_checksum=True)
 
 
-def _plain(row: Row) -> Row:
-    """Return the row with infinities as text, which JSON can hold."""
-
-    def one(value: Any) -> Any:
-        if isinstance(value, float) and not math.isfinite(value):
-            return repr(value)
-        return [one(v) for v in value] if isinstance(value, list) else value
-
-    return {k: one(v) for k, v in row.items()}
-
-
 def _unplain(row: Row) -> Row:
+    """Return a row of a JSON shard with its infinities, which are text there, as numbers."""
+
     def number(value: Any) -> Any:
         return float(value) if isinstance(value, str) else value
 
@@ -283,15 +189,3 @@ def _unplain(row: Row) -> Row:
 
     kinds = {k: COLUMNS[k] for k in row}
     return {k: number(v) if kinds[k] == "f" else numbers(v) if kinds[k] == "l" else v for k, v in row.items()}
-
-
-def _schema() -> Any:
-    import pyarrow as pa
-
-    kinds = {"s": pa.string(), "i": pa.int64(), "f": pa.float64(), "l": pa.list_(pa.float32())}
-    return pa.schema([(name, kinds[kind]) for name, kind in COLUMNS.items()])
-
-
-def as_floats(values: Iterable[float]) -> list[float]:
-    """Return a curve as a plain list."""
-    return [float(v) for v in np.asarray(list(values), np.float32)]

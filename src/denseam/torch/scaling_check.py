@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, jvp
@@ -16,12 +18,13 @@ from torch.optim import Optimizer
 from denseam import __version__
 from denseam.analysis.coordinates.judge import Check
 from denseam.analysis.coordinates.of_model import judged_runs, steps_asked
-from denseam.errors import InputError, refuse
+from denseam.errors import InputError
 from denseam.rules import Regime, Shape
 from denseam.rules.regimes import DEFAULT_REGIME
+from denseam.studies.records import Records, Row
 from denseam.studies.schema import COLUMNS, OPTIONAL
-from denseam.studies.store import Records, Row
 from denseam.torch.generators import generator
+from denseam.training.divergence import Ending, ending
 
 MakeModel = Callable[[Shape, int], nn.Module]
 MakeOptimizer = Callable[[nn.Module, Shape], Optimizer]
@@ -87,7 +90,8 @@ def sweep(
 
     `optimizer` gets the model, its shape and η0. A run that diverges is a record like others.
     """
-    refuse([f"epochs must be at least 1, got {epochs!r}"] * (epochs < 1))
+    if epochs < 1:
+        raise InputError(f"epochs must be at least 1, got {epochs!r}")
     rows: list[Row] = []
     for scale in scales:
         shape = regime.shape(scale)
@@ -95,9 +99,11 @@ def sweep(
             for rate in eta0:
                 made = model(shape, seed).to(device)
                 began = time.perf_counter()
-                losses, initial, zero = _train(made, optimizer(made, shape, rate), shape, seed, epochs, noise)
+                initial = _initial(made, shape, seed, epochs, noise)
+                errors, zero = _train(made, optimizer(made, shape, rate), shape, seed, epochs, noise)
+                end = ending(errors, initial)
                 rows.append(
-                    _row(name, regime, scale, shape, seed, rate, losses, initial, zero, epochs, noise)
+                    _row(name, regime, scale, shape, seed, rate, end, initial, zero, epochs, noise)
                     | {"seconds": time.perf_counter() - began}
                 )
     return Records(rows)
@@ -138,26 +144,40 @@ def _step(model: nn.Module, optimizer: Optimizer, X: Tensor, Y: Tensor) -> float
     return float(2 * L.detach() / X.shape[1])
 
 
+def _per_epoch(shape: Shape) -> int:
+    return (shape.P or 1) // (shape.B or 1)
+
+
+def _initial(model: nn.Module, shape: Shape, seed: int, epochs: int, noise: float) -> float:
+    """Return the MSE of the untrained model on the last epoch's batches."""
+    last, n = epochs - 1, _per_epoch(shape)
+    batches = _batches(shape, seed, noise, _first(model))
+    with torch.no_grad():
+        errors = [
+            float(2 * _loss(model, X, Y) / X.shape[1])
+            for X, Y in itertools.islice(batches, last * n, (last + 1) * n)
+        ]
+    return sum(errors) / n
+
+
 def _train(
     model: nn.Module, optimizer: Optimizer, shape: Shape, seed: int, epochs: int, noise: float
-) -> tuple[list[float], float, float]:
-    """Return the mean MSE of every epoch, that of the untrained model, and that of predicting zero."""
-    per_epoch = (shape.P or 1) // (shape.B or 1)
+) -> tuple[np.ndarray[Any, Any], float]:
+    """Return the MSE of every step, epochs × steps, and that of predicting zero.
+
+    A run stops with the epoch in which its loss becomes non-finite; what was not trained is infinite.
+    """
+    n = _per_epoch(shape)
     batches = _batches(shape, seed, noise, _first(model))
-    losses, initial, zero = [], math.nan, 0.0
+    errors, squares = np.full((epochs, n), np.inf), []
     for epoch in range(epochs):
-        each = []
-        for _ in range(per_epoch):
+        for step in range(n):
             X, Y = next(batches)
-            each.append(_step(model, optimizer, X, Y))
-            zero += float((Y * Y).mean())
-        initial = each[0] if epoch == 0 else initial
-        losses.append(sum(each) / per_epoch)
-        if not math.isfinite(losses[-1]):
-            losses += [math.inf] * (epochs - len(losses))
-            losses[epoch] = math.inf
-            return losses, initial, zero / ((epoch + 1) * per_epoch)
-    return losses, initial, zero / (epochs * per_epoch)
+            errors[epoch, step] = _step(model, optimizer, X, Y)
+            squares.append(float((Y * Y).mean()))
+        if not np.isfinite(errors[epoch]).all():
+            break
+    return errors, sum(squares) / len(squares)
 
 
 def _row(
@@ -167,23 +187,23 @@ def _row(
     shape: Shape,
     seed: int,
     eta0: float,
-    losses: list[float],
+    end: Ending,
     initial: float,
     zero: float,
     epochs: int,
     noise: float,
 ) -> Row:
-    diverged = not losses[-1] <= initial
+    losses = [float(v) for v in end.curve.mean(axis=1)]
     study_id = hashlib.sha256(f"{name} {regime} {epochs} {noise}".encode()).hexdigest()[:12]
     key = hashlib.sha256(f"{study_id} {shape} {seed} {eta0!r}".encode()).hexdigest()[:32]
     row: Row = {c: ("" if kind == "s" else 0 if kind == "i" else math.nan) for c, kind in COLUMNS.items()}
     row |= {
         "key": key, "study": name, "study_id": study_id, "scale": scale, "features": shape.N,
         "memories": shape.K, "samples": shape.P, "batch": shape.B, "seed": seed, "eta0": float(eta0),
-        "status": "diverged" if diverged else "finished", "diverged_at": None, "initial_mse": initial,
+        "status": end.status, "diverged_at": end.diverged_at, "initial_mse": initial,
         "final_mse": losses[-1], "heldout_mse": math.nan, "zero_mse": zero, "regime": regime.name,
         "data": "isotropic", "epochs": epochs, "noise": noise, "swept": "eta0", "device": "torch",
-        "version": __version__, "loss": [float(v) for v in losses],
+        "version": __version__, "loss": losses,
     }  # fmt: skip
     for axis in ("eta_b_ratio", "eta_c_ratio", "s1_0", "s2_0", "beta"):
         row[axis] = 1.0

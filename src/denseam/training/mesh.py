@@ -18,13 +18,8 @@ The two products of the gradient are stacked, so that they are summed once (`joi
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
-import sys
-import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -33,9 +28,10 @@ from jax.experimental import multihost_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from denseam.errors import InputError, refuse
-from denseam.files import ALONE, Writers, each
 from denseam.model.dense_am import Parameters
 from denseam.rules import Shape
+from denseam.training.processes import join_processes as join_processes  # where the commands look for it
+from denseam.training.processes import stdout_apart as stdout_apart
 
 AXES = ("memories", "batch")
 
@@ -44,10 +40,10 @@ def parse_mesh(text: str) -> dict[str, int]:
     """Read ``memories=4,batch=2``; an axis that is not named has length 1."""
     sizes = dict.fromkeys(AXES, 1)
     for part in text.split(","):
-        found = re.fullmatch(r"\s*(\w+)\s*=\s*(\d+)\s*", part)
-        if not found or found[1] not in AXES or int(found[2]) < 1:
+        axis = re.fullmatch(r"\s*(\w+)\s*=\s*(\d+)\s*", part)
+        if not axis or axis[1] not in AXES or int(axis[2]) < 1:
             raise InputError(f"mesh must be as in memories=4,batch=2, got {text!r}")
-        sizes[found[1]] = int(found[2])
+        sizes[axis[1]] = int(axis[2])
     return sizes
 
 
@@ -55,95 +51,18 @@ def make_mesh(sizes: Mapping[str, int], shape: Shape, devices: Sequence[Any] | N
     """Return a mesh for a model of some shape; refuse one that does not divide it or needs more devices."""
     M, D = (sizes.get(axis, 1) for axis in AXES)
     devices = list(devices if devices is not None else jax.devices())
-    refuse(
-        [f"mesh: memories={M} does not divide K = {shape.K}"] * (shape.K % M != 0)
-        + [f"mesh: batch={D} does not divide B = {shape.B}"] * (shape.B is not None and shape.B % D != 0)
-        + [f"mesh: memories={M} times batch={D} is {M * D} devices, but there are {len(devices)}"]
-        * (len(devices) < M * D)
-    )
+    problems = []
+    if shape.K % M:
+        problems.append(f"mesh: memories={M} does not divide K = {shape.K}")
+    if shape.B is not None and shape.B % D:
+        problems.append(f"mesh: batch={D} does not divide B = {shape.B}")
+    if len(devices) < M * D:
+        problems.append(
+            f"mesh: memories={M} times batch={D} is {M * D} devices, but there are {len(devices)}"
+        )
+    refuse(problems)
     grid = np.array(devices[: M * D]).reshape(M, D)
     return Mesh(grid, AXES, axis_types=(AxisType.Auto,) * 2)
-
-
-def join_processes(coordinator: str, processes: int | None = None, process: int | None = None) -> None:
-    """Let this process train together with others (`jax.distributed`).
-
-    Parameters
-    ----------
-    coordinator
-        HOST:PORT of the first process, or 'auto' where a cluster's scheduler tells (Slurm, MPI, TPUs).
-    processes, process
-        How many there are, and which one this is.
-    """
-    auto = coordinator == "auto"
-    refuse(
-        ["coordinator must be HOST:PORT or auto"] * (not auto and not re.fullmatch(r".+:\d+", coordinator))
-        + ["processes and process are needed: how many there are, and which one this is"]
-        * (not auto and (processes is None or process is None))
-        + [f"process must be at least 0 and below processes = {processes}, got {process}"]
-        * (processes is not None and process is not None and not 0 <= process < processes)
-    )
-    try:
-        with stdout_apart():
-            if auto:
-                jax.distributed.initialize()
-            else:
-                jax.distributed.initialize(coordinator, processes, process, initialization_timeout=60)
-            jax.devices()
-    except (RuntimeError, ValueError) as error:
-        raise InputError(f"coordinator {coordinator}: {' '.join(str(error).split())[:200]}") from None
-
-
-class Processes:
-    """The processes that `jax.distributed` has joined."""
-
-    @property
-    def first(self) -> bool:
-        """Whether this is the first of them."""
-        return jax.process_index() == 0
-
-    def all_well(self, well: bool) -> bool:
-        """Wait until all of them have come here; return whether all are well."""
-        return bool(np.all(multihost_utils.process_allgather(np.asarray(well))))
-
-
-def writers() -> Writers:
-    """Return those who train together."""
-    return ALONE if jax.process_count() == 1 else Processes()
-
-
-def as_the_first_says(value: float) -> float:
-    """Return the value that the first process has, so that all decide alike."""
-    if jax.process_count() == 1:
-        return value
-    return float(multihost_utils.broadcast_one_to_all(np.float32(value)))
-
-
-def check_folder(folder: Path) -> None:
-    """Make a folder; refuse one that cannot be written or that is not the same for all processes."""
-    together, number = writers(), int(as_the_first_says(int.from_bytes(os.urandom(2), "big")))
-    sign, own = folder / f".sign-{number}", folder / f".probe-{uuid.uuid4().hex}"
-
-    def probe() -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        try:
-            own.write_bytes(b"x" * 4096)
-        finally:
-            own.unlink(missing_ok=True)
-        if together.first:
-            sign.touch()
-
-    try:
-        each(together, folder, probe)
-        if not together.all_well(sign.exists()):
-            raise InputError(
-                f"out {folder}: not the same folder for all processes; take one that all of them see"
-            )
-    except OSError as error:
-        raise InputError(f"out {folder}: cannot be written ({error.strerror})") from None
-    finally:
-        if together.first:
-            sign.unlink(missing_ok=True)
 
 
 def check_mesh_of_processes(mesh: Mesh | None) -> None:
@@ -157,19 +76,6 @@ def check_mesh_of_processes(mesh: Mesh | None) -> None:
         raise InputError(
             f"mesh: process {min(idle)} has none of its {mesh.size} devices; use all {len(jax.devices())}"
         )
-
-
-@contextlib.contextmanager
-def stdout_apart() -> Iterator[None]:
-    """Send what libraries print on standard output to standard error, as gloo does when processes meet."""
-    sys.stdout.flush()
-    kept = os.dup(1)
-    try:
-        os.dup2(2, 1)
-        yield
-    finally:
-        os.dup2(kept, 1)
-        os.close(kept)
 
 
 class Placement:

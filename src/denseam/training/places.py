@@ -47,7 +47,12 @@ class OneDevice:
 
     def draw(self) -> Trainable:
         """Return the parameters of the seed, and the state before the first step."""
-        return self._fresh()
+        parameters = self.untrained()
+        return parameters, self._optimizer.init(parameters)
+
+    def untrained(self) -> Parameters:
+        """Return the parameters of the seed."""
+        return self._build(None)[0].parameters
 
     def read(self, file: Opened) -> Trainable:
         """Return the parameters and the state that a file holds."""
@@ -72,11 +77,12 @@ class OneDevice:
 
     def _like(self) -> Trainable:
         """Return shapes and types of parameters and state."""
-        return jax.eval_shape(self._fresh)  # type: ignore[no-any-return]
 
-    def _fresh(self) -> Trainable:
-        parameters = self._build(None)[0].parameters
-        return parameters, self._optimizer.init(parameters)
+        def drawn() -> Trainable:
+            parameters = self._build(None)[0].parameters
+            return parameters, self._optimizer.init(parameters)
+
+        return jax.eval_shape(drawn)  # type: ignore[no-any-return]
 
     def _placed(self, file: Opened, name: str, leaf: Any) -> Array:
         return jnp.asarray(_checked(file, name, leaf).read(name), leaf.dtype)
@@ -103,10 +109,16 @@ class OnMesh(OneDevice):
         return begun
 
     def draw(self) -> Trainable:
+        """Return the parameters of the seed, and the state before the first step, dealt out."""
+        parameters = self.untrained()
+        return parameters, jax.jit(lambda p: self._optimizer.init(p), out_shardings=self._places[1])(
+            parameters
+        )
+
+    def untrained(self) -> Parameters:
         """Draw every row where it stays, so that no device ever holds all of W."""
-        of_parameters, of_state = self._places
-        parameters = jax.jit(lambda: self._build(None)[0].parameters, out_shardings=of_parameters)()
-        return parameters, jax.jit(lambda p: self._optimizer.init(p), out_shardings=of_state)(parameters)
+        drawn: Parameters = jax.jit(lambda: self._build(None)[0].parameters, out_shardings=self._places[0])()
+        return drawn
 
     def batches(self, clean: Any, keys: Array, noise: Array, features: Any) -> Columns:
         """Return clean batches with noise, dealt out."""

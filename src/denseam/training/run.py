@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +16,7 @@ from jaxtyping import Array, ArrayLike, Float
 from denseam.errors import refuse
 from denseam.model.dense_am import DenseAM, Parameters
 from denseam.training.batches import Batches, draw_batches, noisy_batch
+from denseam.training.divergence import Status, ending, infinite_once_blown
 from denseam.training.gradient import loss, mse, step
 from denseam.training.optimizers import Optimizer
 
@@ -68,10 +69,10 @@ class Run:
         MSE of the untrained model on the very batches and noise of the last epoch, so that it and
         `final_mse` differ by the training alone.
     status
-        'finished', or 'diverged': the loss became non-finite, or ended above where it began.
+        'finished', or 'diverged': the loss became non-finite, or ended above where it began
+        (`denseam.training.divergence`).
     diverged_at
-        The first step, counted from 0, whose loss is not finite (or the last step of a run that
-        ended above where it began); None if it finished.
+        The step at which it diverged, counted from 0; None if it finished.
     optimizer_state
         The optimizer's state after the last step.
     """
@@ -79,7 +80,7 @@ class Run:
     model: DenseAM
     mse: Float[np.ndarray, "epochs steps"]
     initial_mse: float
-    status: Literal["finished", "diverged"]
+    status: Status
     diverged_at: int | None
     optimizer_state: optax.OptState
 
@@ -136,22 +137,18 @@ def train(
     curve = np.full((epochs, P // B), np.inf)
     for epoch in range(epochs):
         bare, state, errors = _train(bare, optimizer, state, array, draw_batches(seed, epoch, P, B), noise)
-        finite = np.isfinite(errors)
-        healthy = finite.size if finite.all() else int(np.argmin(finite))
-        curve[epoch, :healthy] = errors[:healthy]
+        curve[epoch] = infinite_once_blown(np.asarray(errors))
         if progress is not None:
             progress(epoch + 1, float(np.mean(curve[epoch])))
-        if healthy < finite.size:
+        if np.isinf(curve[epoch, -1]):
             break
-    blown = np.isinf(curve).ravel()
-    diverged = not np.mean(curve[-1]) <= initial_mse
-    first_bad = int(np.argmax(blown)) if blown.any() else curve.size - 1
+    end = ending(curve, initial_mse)
     return Run(
         model=dataclasses.replace(bare, scales=model.scales),
-        mse=curve,
+        mse=end.curve,
         initial_mse=initial_mse,
-        status="diverged" if diverged else "finished",
-        diverged_at=first_bad if diverged else None,
+        status=end.status,
+        diverged_at=end.diverged_at,
         optimizer_state=state,
     )
 

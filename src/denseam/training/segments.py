@@ -22,7 +22,6 @@ def draw(
     key: Array,
     first: Array,
     noise: Array,
-    *,
     features: Elementwise,
 ) -> Columns:
     """Return the steps from `first` on, for the given indices of samples."""

@@ -21,16 +21,15 @@ from jax.sharding import PartitionSpec as P
 
 from denseam.model.streams import stream
 from denseam.rules import MemoriesOnly, Shape
-from denseam.studies.engine import MATMUL, build
+from denseam.studies.build import build
 from denseam.studies.study import Study
 from denseam.training.batches import noise_keys
+from denseam.training.devices import platform_of
 from denseam.training.mesh import Placement, make_mesh
 from denseam.training.places import OneDevice, OnMesh
-from denseam.workflow.roofline import Device, ring
+from denseam.training.precision import products
+from denseam.workflow.roofline import PRODUCT_SHARE, Device, ring
 
-#: Of the rate of a large square product: what products reach inside of a step (as in `planning` and in the
-#: H200's row of `roofline`, both fitted to `denseam bench` on one device).
-CPU_SHARE, GPU_SHARE = 0.9, 0.75
 #: Sides of the product, and bytes of the arrays that are moved and summed.
 _SIDE = {"cpu": 1024, "gpu": 8192}
 _BYTES = {"cpu": 1 << 24, "gpu": 1 << 28}
@@ -40,10 +39,10 @@ _ALL = "all"
 def rates_here() -> Device:
     """Measure the devices at hand; takes some seconds."""
     devices = jax.devices()
-    n, platform = len(devices), _platform(devices[0])
+    n, platform = len(devices), platform_of(devices[0])
     mesh = Mesh(np.array(devices), (_ALL,), axis_types=(AxisType.Auto,))
     side, entries = _SIDE[platform], _BYTES[platform] // 4
-    with jax.default_matmul_precision(MATMUL["float32" if platform == "cpu" else "tf32"]):
+    with products("float32" if platform == "cpu" else "tf32"):
         square = _on_each(mesh, lambda a: a[0] @ a[0], (n, side, side))
         product = 2.0 * side**3 / square()
     times = 10  # within one program, so that calling it does not count
@@ -59,7 +58,7 @@ def rates_here() -> Device:
     return Device(
         name="here",
         product_rate=product,
-        share=CPU_SHARE if platform == "cpu" else GPU_SHARE,
+        share=PRODUCT_SHARE[platform],
         bandwidth=bandwidth,
         memory=float(memory),
         link=link or math.inf,
@@ -76,7 +75,7 @@ def step_seconds(
 ) -> float:
     """Return the time of a training step of one model (centred ReLU), the median of some."""
     assert shape.B is not None
-    platform = _platform(jax.devices()[0])
+    platform = platform_of(jax.devices()[0])
     precision = "float32" if platform == "cpu" else "tf32"
     assert shape.P is not None
     regime = MemoriesOnly(shape.N, shape.P, shape.B)
@@ -95,7 +94,7 @@ def step_seconds(
     def segment() -> float:
         nonlocal parameters, state
         began = time.perf_counter()
-        with jax.default_matmul_precision(MATMUL[precision]):
+        with products(precision):
             parameters, state, error = on.advance(parameters, state, frame, rule, batches)
             error.block_until_ready()
         return time.perf_counter() - began
@@ -140,10 +139,6 @@ def _timer(run: Any, mesh: Mesh, shape: tuple[int, ...]) -> Callable[[], float]:
         return min(times[1:])
 
     return measure
-
-
-def _platform(device: Any) -> str:
-    return "cpu" if device.platform == "cpu" else "gpu"
 
 
 def _main_memory() -> float:

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 import numpy as np
 
 from denseam.errors import InputError
-from denseam.studies.store import Records
+from denseam.studies.records import Records
 from denseam.studies.study import RunSpec, Study
 from denseam.workflow.goals import Goal
 

@@ -1,4 +1,4 @@
-"""What it will cost, before anything runs: operations, memory and time, small and large.
+"""What it will cost, before anything runs: operations, memory and time, on one device or many.
 
 Time is operations over the product rate of this machine (measured in a second or so, or given), with what
 the steps around the products take: passes over weights and activations on a CPU, a fixed time per step on
@@ -15,14 +15,20 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from denseam.errors import InputError, listed
 from denseam.rules import Shape
 from denseam.rules.cost import operations, step_operations, steps, training_bytes
-from denseam.training.devices import cores
+from denseam.rules.table import OPTIMIZERS
+from denseam.training.devices import cores, platform_of
+from denseam.workflow import roofline
+from denseam.workflow.calibration import rates_here
 from denseam.workflow.goals import Goal
 from denseam.workflow.tuning import REACH, SCOUT
 
-#: Of the product rate: what large products reach inside of a training step.
-CPU_SHARE, GPU_SHARE = 0.9, 0.65
+#: Of the product rate of a GPU: what a whole step reaches. It is below `roofline.PRODUCT_SHARE`, that of the
+#: products alone, since a plan does not measure the memory's bandwidth: passes over the memory are in this
+#: number. (On a CPU they are counted apart, by CPU_PER_ENTRY, and the share is that of the products.)
+GPU_STEP_SHARE = 0.65
 #: Seconds for each entry of W and of the activations in a step, on one core; seconds per step on a GPU.
 CPU_PER_ENTRY, GPU_PER_STEP = 1.5e-9, 3e-5
 #: Samples of noise per second and core.
@@ -42,7 +48,7 @@ class Machine:
     def here(cls) -> Machine:
         """Return this machine, with its product rate measured."""
         device = jax.devices()[0]
-        platform = "cpu" if device.platform == "cpu" else "gpu"
+        platform = platform_of(device)
         return cls(platform, device.device_kind, cores(), product_rate(platform != "cpu")())
 
 
@@ -157,8 +163,77 @@ def seconds(shape: Shape, epochs: int, runs: int, machine: Machine, many: bool) 
     assert B is not None
     products = step_operations(shape)
     if machine.platform != "cpu":
-        work = runs * products / (GPU_SHARE * machine.product_rate)
+        work = runs * products / (GPU_STEP_SHARE * machine.product_rate)
         return steps(shape, epochs) * (work + GPU_PER_STEP)
     entries = CPU_PER_ENTRY * (K * N + K * B) + B * N / NOISE_RATE / (8 if many else 1)
-    one_core = products / (CPU_SHARE * machine.product_rate / machine.cores) + entries
+    one_core = products / (roofline.PRODUCT_SHARE["cpu"] * machine.product_rate / machine.cores) + entries
     return runs * steps(shape, epochs) * one_core / machine.cores
+
+
+@dataclasses.dataclass(frozen=True)
+class DevicePlan:
+    """What one model takes on many devices: every mesh of them, those that fit first, the fastest first."""
+
+    shape: Shape
+    optimizer: str
+    epochs: int
+    devices: int
+    device: roofline.Device
+    meshes: tuple[roofline.Estimate, ...]
+
+    def training_seconds(self, mesh: roofline.Estimate) -> float:
+        """Return the time of a training on a mesh."""
+        return roofline.training_seconds(self.shape, self.epochs, mesh)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a plain document."""
+        return {
+            "device": self.device.to_json(),
+            "devices": self.devices,
+            "optimizer": self.optimizer,
+            "epochs": self.epochs,
+            "features": self.shape.N,
+            "memories": self.shape.K,
+            "samples": self.shape.P,
+            "batch": self.shape.B,
+            "meshes": [
+                mesh.to_json() | {"seconds_of_training": self.training_seconds(mesh)} for mesh in self.meshes
+            ],
+        }
+
+
+def plan_devices(
+    shape: Shape,
+    *,
+    optimizer: str = "adam",
+    epochs: int = 64,
+    devices: int | None = None,
+    device: str = "h200",
+) -> DevicePlan:
+    """Return what one model takes on many devices, from its sizes alone.
+
+    Parameters
+    ----------
+    shape
+        The sizes of the model.
+    optimizer, epochs
+        How it is trained.
+    devices
+        How many there are; by default one, or those at hand.
+    device
+        A kind that `roofline.DEVICES` has, or 'here': then the devices at hand are measured, which takes some
+        seconds. Their rates hold while all of them work, so `devices` must be all of them.
+    """
+    if optimizer not in OPTIMIZERS:
+        raise InputError(f"optimizer must be {listed(OPTIMIZERS)}, got {optimizer!r}")
+    if device != "here":
+        where, count = roofline.device(device), 1 if devices is None else devices
+    else:
+        count = len(jax.devices())
+        if devices not in (None, count):
+            raise InputError(
+                f"devices must be the {count} that are here, got {devices}; their rates hold together"
+            )
+        where = rates_here()
+    meshes = roofline.best_mesh(shape, optimizer, where, count)
+    return DevicePlan(shape, optimizer, epochs, count, where, tuple(meshes))

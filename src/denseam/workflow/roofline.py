@@ -23,10 +23,13 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from denseam.errors import InputError, refuse
+from denseam.errors import InputError
 from denseam.rules import Shape
 from denseam.rules.cost import step_operations, steps
 
+#: Of the rate of a large square product: what the products of a step reach by themselves; the passes over
+#: weights and activations are counted apart. Fitted to `denseam bench` (docs/benchmarks.md, docs/meshes.md).
+PRODUCT_SHARE: Mapping[str, float] = {"cpu": 0.9, "gpu": 0.75}
 WEIGHT_PASSES = {"sgd": 6, "adam": 10}
 ACTIVATION_PASSES = 12
 #: Arrays of the size of W that a device keeps: W, its gradient, and for Adam two moments.
@@ -74,12 +77,13 @@ class Device:
         return {k: None if v == math.inf else v for k, v in dataclasses.asdict(self).items()}
 
 
+_SHARE = PRODUCT_SHARE["gpu"]
 DEVICES: Mapping[str, Device] = {
     device.name: device
     for device in (
-        Device("h200", 3.68e14, 0.75, 4.8e12, 1.49e11, 4.5e11, 5e10, 8, 4.5e-5, 1e-5, True),
-        Device("h100", 3.68e14, 0.75, 3.35e12, 8.5e10, 4.5e11, 5e10, 8, 4.5e-5, 1e-5, False),
-        Device("a100", 1.3e14, 0.75, 2.0e12, 8.5e10, 3.0e11, 2.5e10, 8, 4.5e-5, 1e-5, False),
+        Device("h200", 3.68e14, _SHARE, 4.8e12, 1.49e11, 4.5e11, 5e10, 8, 4.5e-5, 1e-5, True),
+        Device("h100", 3.68e14, _SHARE, 3.35e12, 8.5e10, 4.5e11, 5e10, 8, 4.5e-5, 1e-5, False),
+        Device("a100", 1.3e14, _SHARE, 2.0e12, 8.5e10, 3.0e11, 2.5e10, 8, 4.5e-5, 1e-5, False),
     )
 }
 
@@ -170,17 +174,18 @@ def estimate(
 def best_mesh(shape: Shape, optimizer: str, where: Device, devices: int) -> list[Estimate]:
     """Return the meshes of so many devices that divide K and B, those that fit first, the fastest first."""
     assert shape.B is not None
-    refuse([f"devices must be a whole number of at least 1, got {devices!r}"] * (devices < 1))
-    found = [
+    if devices < 1:
+        raise InputError(f"devices must be a whole number of at least 1, got {devices!r}")
+    meshes = [
         estimate(shape, optimizer, where, m, devices // m)
         for m in range(1, devices + 1)
         if devices % m == 0 and shape.K % m == 0 and shape.B % (devices // m) == 0
     ]
-    if not found:
+    if not meshes:
         raise InputError(
             f"devices: no mesh of {devices} divides K = {shape.K} memories and batches of B = {shape.B}"
         )
-    return sorted(found, key=lambda e: (not e.fits, e.step_seconds))
+    return sorted(meshes, key=lambda e: (not e.fits, e.step_seconds))
 
 
 def training_seconds(shape: Shape, epochs: int, one: Estimate) -> float:

@@ -35,22 +35,17 @@ from denseam.model import checkpoint
 from denseam.model.dense_am import DenseAM, Parameters
 from denseam.model.streams import stream
 from denseam.rules.cost import operations, step_operations
-from denseam.studies.engine import MATMUL, build, check_precision, scales_of
+from denseam.studies.build import activation_of, build, scales_of
 from denseam.studies.study import RunSpec, Study
 from denseam.training.batches import noise_keys, sample_order
+from denseam.training.devices import platform_of
+from denseam.training.divergence import ending
 from denseam.training.gradient import Columns
-from denseam.training.mesh import (
-    Placement,
-    as_the_first_says,
-    check_folder,
-    check_mesh_of_processes,
-    make_mesh,
-    parse_mesh,
-    whole,
-    writers,
-)
+from denseam.training.mesh import Placement, check_mesh_of_processes, make_mesh, parse_mesh, whole
 from denseam.training.optimizers import Optimizer
 from denseam.training.places import OneDevice, OnMesh, named
+from denseam.training.precision import check_precision, dtype_of, numbers, products
+from denseam.training.processes import as_the_first_says, check_folder, writers
 from denseam.training.segments import evaluate
 from denseam.workflow.memory import Memory
 from denseam.workflow.recipe import Recipe
@@ -90,6 +85,9 @@ class Trained:
     ----------
     loss
         The mean MSE of every epoch.
+    initial_mse
+        The MSE of the untrained model on the last epoch's batches; None if the loss became non-finite, and
+        nothing had to be compared with it.
     left_at
         The epoch after which the loss was first found outside of what the small models predict, if it was.
     """
@@ -97,6 +95,7 @@ class Trained:
     status: str
     diverged_at: int | None
     loss: Float[np.ndarray, " epochs"]
+    initial_mse: float | None
     zero_mse: float
     heldout_mse: float | None
     left_at: int | None
@@ -131,6 +130,7 @@ class Trained:
             "status": self.status,
             "diverged": self.status == "diverged",
             "diverged_at": self.diverged_at,
+            "initial_mse": number(self.initial_mse),
             "final_mse": number(self.final_mse),
             "heldout_mse": number(self.heldout_mse),
             "zero_mse": number(self.zero_mse),
@@ -184,12 +184,12 @@ def train_target(
         device = device or jax.local_devices()[0]
     check_mesh_of_processes(None if placement is None else placement.mesh)
     device = device or jax.devices()[0]
-    check_precision(study, device.platform)
+    platform = platform_of(device)
+    check_precision(study.precision, platform)
     expected = recipe.expected if spec.scale == recipe.target else None
-    x64 = jax.enable_x64(True) if study.precision == "float64" else contextlib.nullcontext()
-    with jax.default_device(device), x64:
-        heard = listener or TrainListener()
-        return _Training(study, spec, expected, Path(out), heard, device.platform, placement, stop).run()
+    listener = listener or TrainListener()
+    with jax.default_device(device), numbers(study.precision):
+        return _Training(study, spec, expected, Path(out), listener, platform, placement, stop).run()
 
 
 class _State(NamedTuple):
@@ -218,7 +218,7 @@ class _Training:
         self.listener, self.platform, self.stop = listener, platform, stop
         self.on = OneDevice(platform) if placement is None else OnMesh(placement)
         self.writers = writers()
-        self.dtype = jnp.float64 if study.precision == "float64" else jnp.float32
+        self.dtype = dtype_of(study.precision)
         self.source: Source = study.source()
         assert spec.shape.P is not None
         assert spec.shape.B is not None
@@ -269,8 +269,10 @@ class _Training:
         if alive:
             self._save(at)
         model = frame.with_parameters(at.parameters)
+        del at  # the optimizer's state: the untrained parameters need room
+        initial = self._initial(frame) if alive else None
         heldout = self._heldout(model) if alive else None
-        return self._finish(model, heldout, time.perf_counter() - began)
+        return self._finish(model, initial, heldout, time.perf_counter() - began)
 
     # --- batches -----------------------------------------------------------------------------------
 
@@ -315,9 +317,21 @@ class _Training:
     def _advance(
         self, at: _State, frame: DenseAM, optimizer: Optimizer, segment: Columns
     ) -> tuple[_State, Float[np.ndarray, " T"]]:
-        with jax.default_matmul_precision(MATMUL[self.study.precision]):
+        with products(self.study.precision):
             parameters, state, error = self.on.advance(at.parameters, at.optimizer, frame, optimizer, segment)
         return _State(parameters, state, at.step + len(error)), whole(error).astype(np.float64)
+
+    def _initial(self, frame: DenseAM) -> float:
+        """Return the MSE of the untrained model on the last epoch's batches.
+
+        At the end, not before: then it is the same however often the training was interrupted, and nothing
+        about it need be saved.
+        """
+        model, errors = frame.with_parameters(self.on.untrained()), []
+        for _, segment in self._segments(self.steps - self.per_epoch, frame):
+            with products(self.study.precision):
+                errors.append(whole(_evaluate(model, segment)))
+        return float(np.mean(np.concatenate(errors)))
 
     def _heldout(self, model: DenseAM) -> float | None:
         """Return the MSE on samples that were not trained on."""
@@ -334,7 +348,7 @@ class _Training:
             piece = slice(i * size, (i + 1) * size)
             Y = jnp.asarray(fresh[piece])
             G = model.features.activation(Y + self.noise * drawn[piece])
-            with jax.default_matmul_precision(MATMUL[self.study.precision]):
+            with products(self.study.precision):
                 columns = self.on.share(Columns(G.T[None], Y.T[None]))
                 total += float(whole(_evaluate(model, columns))[0])
         return total / n
@@ -403,26 +417,27 @@ class _Training:
         except (KeyError, ValueError) as error:
             raise InputError(f"checkpoint {self.out / STATE}: damaged or foreign ({error})") from None
 
-    def _finish(self, model: DenseAM, heldout: float | None, seconds: float) -> Trained:
+    def _finish(
+        self, model: DenseAM, initial: float | None, heldout: float | None, seconds: float
+    ) -> Trained:
         """Write the model and the losses."""
-        bad = ~np.isfinite(self.losses)
-        diverged_at = int(np.argmax(bad)) if bad.any() else None
-        filled = np.where(np.arange(self.steps) >= (self.steps if diverged_at is None else diverged_at),
-                          np.inf, self.losses)  # fmt: skip
-        curve = filled.reshape(self.study.epochs, self.per_epoch).mean(axis=1)
-        if diverged_at is None and not curve[-1] <= self.losses[0]:
-            diverged_at = self.steps - 1  # ended above where it began
+        losses = self.losses.reshape(self.study.epochs, self.per_epoch)
+        end = ending(losses, math.nan if initial is None else initial)
         known = self.squares[np.isfinite(self.squares)]
         files = [self.out / LOG]
-        if diverged_at is None:
-            scales = scales_of(self.study, self.spec)
-            model = dataclasses.replace(model, scales=scales, activation=self._activation())
+        if end.status == "finished":
+            model = dataclasses.replace(
+                model,
+                scales=scales_of(self.study, self.spec),
+                activation=activation_of(self.study, self.spec),
+            )
             memory = Memory(model, self.source.encoder(self.spec.shape.N), float(self.noise))
             files.insert(0, memory.save(self.out / MODEL, self.writers))
         result = Trained(
-            status="finished" if diverged_at is None else "diverged",
-            diverged_at=diverged_at,
-            loss=curve,
+            status=end.status,
+            diverged_at=end.diverged_at,
+            loss=end.curve.mean(axis=1),
+            initial_mse=initial,
             zero_mse=float(known.mean()),
             heldout_mse=heldout,
             left_at=self.left_at,
@@ -438,13 +453,6 @@ class _Training:
         if self.writers.first:
             write_whole(self.out / LOG, json.dumps(document, indent=1, allow_nan=False).encode())
         return result
-
-    def _activation(self) -> Any:
-        """Return the activation with plain numbers, as a checkpoint keeps it."""
-        from denseam.model.lagrangians import Softmax
-
-        lagrangian = self.study.lagrangian
-        return Softmax(self.spec.values["beta"]) if isinstance(lagrangian, Softmax) else lagrangian
 
 
 _evaluate = jax.jit(evaluate)

@@ -7,7 +7,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from denseam.errors import InputError, refuse
-from denseam.rules import MemoriesOnly, Proportional, Regime
+from denseam.rules import MemoriesOnly, Proportional, Regime, Shape
 from denseam.rules.fields import Kind, Part, check_fields, parameter, parameters
 from denseam.rules.regimes import DEFAULT_REGIME
 from denseam.studies.description import REGIME
@@ -56,7 +56,7 @@ class TargetSizes:
         if N is None:
             raise InputError(f"features is needed: {family.describe()!r} has no size of its own")
         if name == "proportional":
-            return self._proportional(N, family), N
+            return self.ratios(N, family.available), N
         problems = [
             f"{ratio} belongs to the regime 'proportional'"
             for ratio in parameters(Proportional)
@@ -69,7 +69,14 @@ class TargetSizes:
         P = self.samples or family.available or 2 * N
         return MemoriesOnly(N, P, self.batch or max(1, P // 10)), self.memories
 
-    def _proportional(self, N: int, family: Source) -> Proportional:
+    def shape(self) -> Shape:
+        """Return the sizes of one model, from these alone; those that are not given are in proportion."""
+        if self.features is None:
+            raise InputError("features is needed: the N of the model")
+        return self.ratios(self.features, None).shape(self.features)
+
+    def ratios(self, N: int, available: int | None) -> Proportional:
+        """Return the ratios between the sizes at N features; `available` limits the samples."""
         pairs = (("memories", "kappa"), ("samples", "rho"), ("batch", "beta"))
         refuse(
             f"{word} and {ratio} say the same; give one of them"
@@ -79,7 +86,7 @@ class TargetSizes:
         default = DEFAULT_REGIME
         rho = self.samples / N if self.samples else self.rho
         if rho is None:
-            most = math.inf if family.available is None else family.available / N
+            most = math.inf if available is None else available / N
             rho = default.rho if most >= default.rho else math.floor(10 * most) / 10 or most
         kappa = self.memories / N if self.memories else self.kappa
         beta = self.batch / max(1, round(rho * N)) if self.batch else self.beta

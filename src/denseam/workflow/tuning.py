@@ -30,8 +30,8 @@ from denseam.analysis.transfer import FEWEST, REGRET_GOOD, Verdict, verdict
 from denseam.errors import InputError, refuse
 from denseam.rules import Scales
 from denseam.studies.description import AXES
+from denseam.studies.records import Records
 from denseam.studies.runner import SweepListener, run_specs
-from denseam.studies.store import Records
 from denseam.studies.study import RunSpec, Study
 from denseam.workflow import sentences
 from denseam.workflow.advice import Advice, advise

@@ -13,7 +13,7 @@ from denseam.analysis.statistics import slope, slope_error
 from denseam.analysis.transfer import COLUMNS, exit_code, verdict
 from denseam.errors import InputError
 from denseam.studies.description import AXES
-from denseam.studies.store import Records
+from denseam.studies.records import Records
 
 GRID = tuple(float(f"{v:.12g}") for v in np.geomspace(1e-3, 1, 13))
 

@@ -93,7 +93,7 @@ def test_the_horizon_is_judged_at_about_twelve_epochs(tmp_path):
 
 
 def test_thinned_curves_are_drawn_as_far_as_they_go(tmp_path):
-    from denseam.studies.store import thin
+    from denseam.studies.records import thin
 
     asked = study(epochs=100)
     whole = rows(asked)

@@ -40,7 +40,7 @@ from denseam.cli import app
 from denseam.analysis.transfer import verdict
 from denseam.studies.documents import from_document, from_file, sweep_line, to_document
 from denseam.studies.records import row
-from denseam.studies.engine.outcome import Outcome
+from denseam.studies.outcome import Outcome
 from denseam.studies.schema import COLUMNS
 from denseam.studies.store import Store
 

@@ -9,7 +9,10 @@ import pytest
 
 import denseam as dam
 from denseam.errors import InputError
-from denseam.studies.engine import Interrupted, Listener, Program, _Together, scales_of, train_runs
+from denseam.studies import engine
+from denseam.studies.build import build, scales_of
+from denseam.studies.engine import chunks, train_runs
+from denseam.studies.outcome import Interrupted, Listener
 from denseam.studies.runner import run_studies
 from denseam.studies.study import Study
 
@@ -88,11 +91,8 @@ def test_the_engine_trains_as_the_plain_loop_does(case):
 
 def test_both_layouts_give_the_same(monkeypatch):
     """The layout of a GPU, run on the CPU: models and seeds as one array."""
-    from denseam.studies import engine
-
     one_by_one = outcomes(STUDY)
-    monkeypatch.setattr(engine, "_OneByOne", _Together)
-    monkeypatch.setattr(Program, "__init__", _as_gpu(Program.__init__))
+    monkeypatch.setattr(engine, "platform_of", lambda device: "gpu")
     together = outcomes(STUDY)
     assert set(one_by_one) == set(together)
     for key, a in one_by_one.items():
@@ -101,14 +101,6 @@ def test_both_layouts_give_the_same(monkeypatch):
         assert np.allclose(a.loss, b.loss, rtol=1e-4)
         assert a.heldout_mse == pytest.approx(b.heldout_mse, rel=1e-4)
         assert a.zero_mse == pytest.approx(b.zero_mse, rel=1e-6)
-
-
-def _as_gpu(init):
-    def patched(self, *arguments):
-        init(self, *arguments)
-        self.platform = "gpu"
-
-    return patched
 
 
 def test_a_result_does_not_depend_on_what_else_is_in_the_chunk():
@@ -121,10 +113,8 @@ def test_a_result_does_not_depend_on_what_else_is_in_the_chunk():
 
 
 def test_short_segments_change_nothing(monkeypatch):
-    from denseam.studies import engine
-
     whole = outcomes(STUDY)
-    monkeypatch.setattr(engine, "SEGMENT_SECONDS", 1e-9)  # one step at a time
+    monkeypatch.setattr(chunks, "SEGMENT_SECONDS", 1e-9)  # one step at a time
     cut = outcomes(STUDY)
     assert all(np.allclose(whole[k].loss, cut[k].loss, rtol=1e-5) for k in whole)
     assert all(whole[k].heldout_mse == pytest.approx(cut[k].heldout_mse, rel=1e-5) for k in whole)
@@ -186,26 +176,52 @@ def test_an_event_to_stop_by_serves_several_studies():
 
 
 def test_a_chunk_that_does_not_fit_is_halved(monkeypatch):
-    from denseam.studies import engine
-
-    real, calls = engine._train_chunk, []
+    real, calls = engine.train_chunk, []
 
     def small_memory(program, chunk, listener, stop):
         calls.append(sum(map(len, chunk)))
         if calls[-1] > 1:
-            raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: out of memory")
+            raise jax.errors.JaxRuntimeError("out of memory")
         return real(program, chunk, listener, stop)
 
-    monkeypatch.setattr(engine, "_train_chunk", small_memory)
+    monkeypatch.setattr(engine, "train_chunk", small_memory)
     assert len(outcomes(STUDY)) == 12
     assert max(calls) > 1
 
-    def no_memory(program, chunk, listener, stop):
-        raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: out of memory")
 
-    monkeypatch.setattr(engine, "_train_chunk", no_memory)
+def test_one_model_that_fails_is_too_large_or_the_error_is_shown(monkeypatch):
+    """Which of the two is decided by its size and the memory, not by the words of the error."""
+
+    def fails(program, chunk, listener, stop):
+        raise jax.errors.JaxRuntimeError("something is wrong")
+
+    monkeypatch.setattr(engine, "train_chunk", fails)
+    with pytest.raises(jax.errors.JaxRuntimeError, match="something is wrong"):
+        outcomes(STUDY)
+    monkeypatch.setattr(engine, "memory", lambda platform: 1e3)
     with pytest.raises(InputError, match="does not fit"):
         outcomes(STUDY)
+
+
+def test_a_program_is_compiled_once_for_all_workers():
+    """`jax.jit` lets the workers that need the same program wait for the one that compiles it."""
+    from denseam.studies.engine.programs import _FUNCTIONS
+
+    class Heard(Listener):
+        def __init__(self):
+            self.shapes = []
+
+        def compiling(self, shape):
+            self.shapes.append(shape)
+
+    study = replace(STUDY, scales=(13, 14), seeds=4, probes=("F",), name="")
+    advance = _FUNCTIONS["cpu"].advance
+    heard, before = Heard(), advance._cache_size()
+    outcomes(study, listener=heard, workers=4)
+    assert advance._cache_size() - before == 2
+    assert sorted(shape.N for shape in heard.shapes) == [13, 14]
+    outcomes(replace(study, eta0=(0.05,), name=""), workers=4)
+    assert advance._cache_size() - before == 2
 
 
 def test_data_from_a_file_is_trained_on(tmp_path):
@@ -236,7 +252,6 @@ def test_probes_see_each_step_and_leave_training_alone(case):
     """The k-th measurement is that of the plain loop, stopped there; the losses do not change."""
     import jax.numpy as jnp
 
-    from denseam.studies.engine import build
     from denseam.training.batches import draw_batches, noisy_batch
     from denseam.training.gradient import Columns, step
     from denseam.training.probes import measure
@@ -274,12 +289,9 @@ def test_probes_see_each_step_and_leave_training_alone(case):
 
 
 def test_probes_are_the_same_in_both_layouts(monkeypatch):
-    from denseam.studies import engine
-
     study = PROBED["relu-sgd"]
     one_by_one = outcomes(study)
-    monkeypatch.setattr(engine, "_OneByOne", _Together)
-    monkeypatch.setattr(Program, "__init__", _as_gpu(Program.__init__))
+    monkeypatch.setattr(engine, "platform_of", lambda device: "gpu")
     for key, b in outcomes(study).items():
         for name, values in one_by_one[key].probes.items():
             if name != "dF_remainder":
@@ -297,25 +309,22 @@ def test_probes_of_a_run_that_diverges_end_where_it_does():
 SEVERAL = """
 import jax, numpy as np
 from denseam.studies import engine
+from denseam.studies.engine import layouts
 from denseam.studies.study import Study
 
 study = Study("relu", "adam", (16,), (0.003, 0.02), seeds=4, epochs=2, probes=("F",), probe_steps=(0, 5))
 runs = lambda **k: {o.spec.key: o for c in engine.train_runs(study, study.runs(), **k) for o in c}
 one = runs(devices=jax.devices()[:1], workers=1)
 several = runs(devices=jax.devices(), workers=3)  # one program for each core
-init, used = engine.Program.__init__, set()
+used = set()
 
-def as_gpu(self, *arguments):
-    init(self, *arguments)
-    self.platform = "gpu"
-
-class Spied(engine._Together):  # all models of a chunk as one array, as on a GPU
+class Spied(layouts.Together):  # all models of a chunk as one array, as on a GPU
     def run(self):
         used.add(self.place)
         return super().run()
 
-engine.Program.__init__, engine._OneByOne, engine._Together = as_gpu, Spied, Spied
-together = runs(devices=jax.devices(), workers=3)
+engine.platform_of, layouts.Together = lambda device: "gpu", Spied
+together = runs(devices=jax.devices())
 assert len(used) == 3, used
 for key, outcome in one.items():
     for other in (several[key], together[key]):

@@ -1,3 +1,5 @@
+import json
+import math
 import os
 import subprocess
 import sys
@@ -10,9 +12,10 @@ import pytest
 
 import denseam as dam
 from denseam.errors import InputError
+from denseam.studies.records import Records, epochs_of, loss_at, thin
 from denseam.studies.runner import run_studies
 from denseam.studies.schema import COLUMNS, OPTIONAL
-from denseam.studies.store import Records, Store, epochs_of, loss_at, thin
+from denseam.studies.store import Store, _digest
 from denseam.studies.study import Study
 
 STUDY = Study("relu", "sgd", (16, 24), (0.01, 0.1, 1e5), seeds=2, epochs=2)
@@ -108,22 +111,25 @@ def test_half_written_files_are_not_read(tmp_path):
     assert Store(tmp_path).read().skipped == ()
 
 
-def test_without_pyarrow_shards_are_json_and_can_be_packed(tmp_path, monkeypatch):
-    import importlib.util
+def test_json_shards_of_early_versions_are_read(tmp_path):
+    """They stood in for a missing pyarrow, with infinities as text."""
 
-    real = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "pyarrow" else real(name))
-    plain = run_studies(STUDY, tmp_path).records
-    assert list((tmp_path / "shards").glob("*.json"))
-    assert not list((tmp_path / "shards").glob("*.parquet"))
-    monkeypatch.undo()
+    def plain(value):
+        if isinstance(value, float) and not math.isfinite(value):
+            return repr(value)
+        return [plain(v) for v in value] if isinstance(value, list) else value
+
+    study = replace(STUDY, eta0=(0.02, 1e6))
+    rows = run_studies(study).records
+    document = {"denseam": 1, "rows": [{k: plain(v) for k, v in row.items()} for row in rows]}
+    content = json.dumps(document, allow_nan=False).encode()
     store = Store(tmp_path)
-    assert store.pack() > 0
-    assert not list((tmp_path / "shards").glob("*.json"))
-    packed = {row["key"]: row for row in store.read()}
-    for row in plain:
-        assert packed[row["key"]]["final_mse"] == row["final_mse"]
-        assert np.array_equal(packed[row["key"]]["loss"], row["loss"])
+    store.prepare()
+    (store.shards / f"{'0' * 16}-{_digest(content)}.json").write_bytes(content)
+    read = {row["key"]: row for row in store.read()}
+    for row in rows:
+        assert {k: repr(v) for k, v in read[row["key"]].items()} == {k: repr(v) for k, v in row.items()}
+    assert run_studies(study, tmp_path).reused == len(rows)
 
 
 def test_a_folder_that_cannot_be_written_is_refused_before_training(tmp_path):
@@ -148,13 +154,14 @@ from denseam.studies.study import Study
 from denseam.studies.runner import run_studies
 from denseam.studies import engine
 study = Study("relu", "sgd", (16, 24), (0.003, 0.01, 0.03, 0.1), seeds=3, epochs=4)
-real = engine._train_chunk
+from denseam.studies.engine import chunks
+real = engine.train_chunk
 def slow(*arguments):
     import time
     time.sleep(0.15)
     return real(*arguments)
-engine._train_chunk = slow
-engine._pieces = lambda group, most: [[spec] for spec in group]  # a shard for each run
+engine.train_chunk = slow
+chunks.evenly = lambda group, count: [[spec] for spec in group]  # a shard for each run
 run_studies(study, sys.argv[1])
 print("done")
 """
@@ -237,8 +244,6 @@ def test_probes_survive_the_disk_and_older_shards_can_be_read(tmp_path):
     (shard,) = (tmp_path / "new" / "shards").iterdir()
     table = pq.read_table(shard)
     old = table.drop_columns([c for c in table.column_names if c.startswith("probe")])
-    from denseam.studies.store import _digest
-
     (tmp_path / "old" / "shards").mkdir(parents=True)
     pq.write_table(old, tmp_path / "old" / "old.parquet")
     content = (tmp_path / "old" / "old.parquet").read_bytes()

@@ -4,9 +4,11 @@ import pytest
 
 from denseam.cli import main
 from denseam.errors import InputError
-from denseam.rules import Shape
+from denseam.rules import Proportional, Shape
 from denseam.training.mesh import make_mesh
+from denseam.workflow.planning import Machine, plan_devices, seconds
 from denseam.workflow.roofline import best_mesh, device, estimate, training_seconds
+from denseam.workflow.target_sizes import TargetSizes
 
 H200 = device("h200")
 #: Milliseconds of a step of sixteen models, κ = 2, ρ = 5, β = 0.1, by `denseam bench` on an H200 (docs/benchmarks).
@@ -19,6 +21,16 @@ def test_what_was_measured_is_predicted(N, optimizer):
     shape = Shape(N=N, K=2 * N, P=5 * N, B=N // 2)
     predicted = 1e3 * estimate(shape, optimizer, H200, models=16).step_seconds
     assert predicted == pytest.approx(MEASURED[N][optimizer], rel=0.1)
+
+
+@pytest.mark.parametrize("N", MEASURED)
+def test_a_plan_without_bandwidth_has_the_memory_in_its_share(N):
+    """`planning` promises a factor of 1.5 from the product rate alone."""
+    shape = Shape(N=N, K=2 * N, P=5 * N, B=N // 2)
+    machine = Machine("gpu", "h200", 1, H200.product_rate)
+    planned = 1e3 * seconds(shape, 1, 16, machine, many=True) / (shape.P // shape.B)
+    for measured in MEASURED[N].values():
+        assert 1 / 1.6 < planned / measured < 1.6
 
 
 def test_what_a_mesh_shares():
@@ -56,6 +68,31 @@ def test_meshes_that_fit_come_first_and_divide_the_model():
     assert all(shape.K % one.memories == 0 and shape.B % one.batch == 0 for one in found)
     with pytest.raises(InputError, match="no mesh of 7"):
         best_mesh(shape, "adam", H200, 7)
+
+
+def test_devices_are_planned_from_the_sizes_alone():
+    plan = plan_devices(TargetSizes(features=100_000, memories=1_000_000).shape(), devices=64)
+    assert (plan.shape.P, plan.shape.B) == (500_000, 50_000)
+    assert (plan.device, plan.devices) == (H200, 64)
+    assert list(plan.meshes) == best_mesh(plan.shape, "adam", H200, 64)
+    document = plan.to_json()
+    assert document["meshes"][0]["mesh"] == "memories=32,batch=2"
+    assert document["meshes"][0]["seconds_of_training"] == training_seconds(plan.shape, 64, plan.meshes[0])
+    assert plan_devices(plan.shape, optimizer="sgd").devices == 1
+    for options, words in (
+        ({"optimizer": "lamb"}, "optimizer must be"),
+        ({"device": "h2000"}, "did you mean 'h200'"),
+        ({"device": "here", "devices": 7}, "devices must be the 1 that"),
+        ({"devices": 0}, "at least 1"),
+    ):
+        with pytest.raises(InputError, match=words):
+            plan_devices(plan.shape, **options)
+
+
+def test_sizes_that_are_not_given_are_in_proportion():
+    assert TargetSizes(features=64).shape() == Proportional(2, 5, 0.1).shape(64)
+    assert TargetSizes(features=64, memories=7, samples=100).shape() == Shape(64, 7, 100, 10)
+    assert TargetSizes(features=64, batch=3, kappa=4, rho=10).shape() == Shape(64, 256, 640, 3)
 
 
 def test_plan_past_this_machine(capsys):

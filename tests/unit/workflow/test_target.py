@@ -38,6 +38,7 @@ def test_the_target_is_the_run_that_a_sweep_would_train(case, tmp_path):
     assert spec.key == row["key"]
     assert np.allclose(found.loss, row["loss"], rtol=2e-5)
     assert found.heldout_mse == pytest.approx(row["heldout_mse"], rel=2e-5)
+    assert found.initial_mse == pytest.approx(row["initial_mse"], rel=2e-5)
     assert found.zero_mse == pytest.approx(row["zero_mse"], rel=0.2)  # over all epochs, there over the last
     assert found.status == "finished"
     assert found.operations == 10 * 16 * 32 * 8 * 10 * 5
@@ -92,6 +93,7 @@ def test_an_interrupted_training_ends_with_the_same_model(case, tmp_path, monkey
     for name in ("W", "b", "c"):
         assert np.array_equal(getattr(parts.memory.model, name), getattr(whole.memory.model, name))
     assert parts.heldout_mse == whole.heldout_mse
+    assert parts.initial_mse == whole.initial_mse
 
 
 def test_a_state_is_saved_as_it_goes(tmp_path, monkeypatch):
@@ -138,6 +140,20 @@ def test_divergence_is_data_and_leaves_no_model(tmp_path):
     document = json.loads((tmp_path / LOG).read_text())
     assert document["diverged"]
     assert document["final_mse"] is None
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "eta0", "status"),
+    [("sgd", 1e-12, "finished"), ("sgd", 0.3, "diverged"), ("adam", 3.0, "diverged")],
+)
+def test_it_diverges_where_a_sweep_does(optimizer, eta0, status, tmp_path):
+    """Also a run that hardly moves from where it began, and one that ends above, finite."""
+    recipe = Recipe(replace(SGD, optimizer=optimizer, name=""), eta0)
+    (row,) = dam.sweep(recipe.run()[0])
+    found = train_target(recipe, tmp_path)
+    assert found.status == row["status"] == status
+    assert found.diverged_at == row["diverged_at"]
+    assert np.isfinite(found.final_mse) == (eta0 != 0.3)
 
 
 @pytest.mark.parametrize(("middle", "side"), [(0.01, "above"), (30.0, "below"), (None, "")])

@@ -9,8 +9,8 @@ import numpy as np
 from jaxtyping import Float
 
 from denseam.errors import InputError, refuse
+from denseam.studies.records import Records
 from denseam.studies.schema import PROBE_COLUMNS
-from denseam.studies.store import Records
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,8 +15,8 @@ from denseam.rules.fields import parameters
 from denseam.rules.regimes import REGIMES, regime_from, regime_letter
 from denseam.studies.description import DOCUMENT
 from denseam.studies.documents import from_document
+from denseam.studies.records import Records
 from denseam.studies.runner import SweepListener, sweep
-from denseam.studies.store import Records
 from denseam.studies.study import Study
 from denseam.training.quantities import log_spaced
 

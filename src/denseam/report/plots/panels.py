@@ -10,7 +10,7 @@ import numpy as np
 
 from denseam.analysis.transfer import Verdict
 from denseam.report.plots.style import BAD, FAINT, MARKERS, plain_log_ticks, scale_colours
-from denseam.studies.store import Row
+from denseam.studies.records import Row
 
 #: For each scale the steps or epochs, and seeds × values.
 Curves = Mapping[int, tuple[Any, Any]]

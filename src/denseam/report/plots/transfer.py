@@ -19,7 +19,8 @@ from denseam.report.plots.panels import (
     whole_numbers,
 )
 from denseam.report.plots.style import canvas, plain_log_ticks, save
-from denseam.studies.store import Records, Row, Store, epochs_of
+from denseam.studies.records import Records, Row, epochs_of
+from denseam.studies.store import Store
 from denseam.workflow.tuning import RUNS, Tuned
 
 

@@ -1,0 +1,116 @@
+"""The engine: trains many runs at once, in the layout that suits the device.
+
+On CPU there is one worker thread for each core, each with a single-threaded program that advances
+one model by a segment of steps; a worker takes the models of one seed through a segment one after
+the other, so that a model's weights stay in the core's cache. On a GPU all models of a chunk advance
+together (`vmap`). Either way the models of one seed see the same batches and noise, drawn once per
+segment for all of them, already passed through g.
+
+`programs` has the compiled functions of a shape, `chunks` how work is cut, `layouts` how a chunk is trained.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import queue
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import jax
+
+from denseam.errors import InputError
+from denseam.studies.engine.chunks import Chunk, cut, halves, model_bytes
+from denseam.studies.engine.layouts import train_chunk
+from denseam.studies.engine.programs import Program
+from denseam.studies.outcome import Listener, Outcome
+from denseam.studies.study import RunSpec, Study
+from denseam.training.devices import cores, memory, platform_of
+from denseam.training.precision import check_precision, numbers
+
+
+def train_runs(
+    study: Study,
+    specs: Sequence[RunSpec],
+    *,
+    listener: Listener | None = None,
+    stop: threading.Event | None = None,
+    devices: Sequence[Any] | None = None,
+    workers: int | None = None,
+) -> Iterator[list[Outcome]]:
+    """Train runs of a study; yield the outcomes chunk by chunk, as chunks end.
+
+    Parameters
+    ----------
+    study, specs
+        The study, and which of its runs.
+    listener
+        Told of progress.
+    stop
+        When set, workers stop within a segment; unfinished chunks are given up.
+    devices
+        The devices to use; by default all GPUs, or the CPU.
+    workers
+        Threads on the CPU; by default one for each core.
+    """
+    listener, ended = listener or Listener(), _Stop(stop)
+    devices = list(devices or jax.devices())
+    platform = platform_of(devices[0])
+    check_precision(study.precision, platform)
+    threads = (workers or cores()) if platform == "cpu" else len(devices)
+    shapes = dict.fromkeys(spec.shape for spec in specs)
+    programs = {shape: Program(study, shape, platform, listener, threads) for shape in shapes}
+    free: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    for i in range(threads):
+        free.put(devices[i % len(devices)])
+
+    def work(chunk: Chunk) -> list[Outcome]:
+        device = free.get()
+        try:
+            with jax.default_device(device), numbers(study.precision):
+                return _train_what_fits(programs[chunk[0][0].shape], chunk, listener, ended)
+        finally:
+            free.put(device)
+
+    pool = concurrent.futures.ThreadPoolExecutor(threads, thread_name_prefix="denseam")
+    futures = [
+        pool.submit(work, chunk)
+        for shape, program in programs.items()
+        for chunk in cut([spec for spec in specs if spec.shape == shape], program, threads)
+    ]
+    try:
+        for future in concurrent.futures.as_completed(futures):
+            outcomes = future.result()
+            listener.finished(outcomes)
+            yield outcomes
+    finally:  # also when the consumer stops, or Ctrl-C arrives while it waits
+        ended.set()
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+class _Stop(threading.Event):
+    """Set when this call ends, or when the caller's own event is; that one is never touched."""
+
+    def __init__(self, callers: threading.Event | None) -> None:
+        super().__init__()
+        self._callers = callers
+
+    def is_set(self) -> bool:
+        return super().is_set() or (self._callers is not None and self._callers.is_set())
+
+
+def _train_what_fits(
+    program: Program, chunk: Chunk, listener: Listener, stop: threading.Event
+) -> list[Outcome]:
+    """Train a chunk; if it fails, as where the device's memory does not hold it, train its halves."""
+    try:
+        return train_chunk(program, chunk, listener, stop)
+    except (MemoryError, jax.errors.JaxRuntimeError):
+        parts = halves(chunk)
+        if len(parts) == 1:
+            if model_bytes(program) <= memory(program.platform):
+                raise
+            raise InputError(
+                f"scales: one model of {program.shape} does not fit into the memory of the device"
+            ) from None
+    return [outcome for part in parts for outcome in _train_what_fits(program, part, listener, stop)]

@@ -1,0 +1,75 @@
+"""How work is cut: runs into chunks, a chunk's steps into segments.
+
+A chunk is what one worker does without interruption and what is saved at once; a segment is what the device
+does between two looks at it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import jax.numpy as jnp
+
+from denseam.rules.cost import step_operations, training_bytes
+from denseam.studies.engine.programs import Program
+from denseam.studies.grouping import evenly, sharing_batches
+from denseam.studies.study import RunSpec
+from denseam.training.devices import CALLING, RATES, memory
+
+#: Seconds of work between two signs of life.
+SEGMENT_SECONDS = 0.3
+#: A segment's batches are drawn into arrays of at most this size on a CPU: larger ones leave its cache,
+#: and drawing them then costs four times as much.
+CACHE_BYTES = 1 << 21
+
+#: Groups of runs; the runs of a group share their batches.
+Chunk = list[list[RunSpec]]
+
+
+def cut(specs: Sequence[RunSpec], program: Program, threads: int) -> list[Chunk]:
+    """Cut the runs of one shape into chunks."""
+    groups = sharing_batches(specs)
+    sharing = threads if program.platform == "cpu" else 1  # every GPU has a memory of its own
+    most = max(1, int(memory(program.platform) / (sharing * model_bytes(program))))
+    share = math.ceil(len(specs) / threads)  # something to do for every worker
+    if program.platform == "cpu":
+        # Pieces small enough to keep all cores busy to the end, large enough to share their batches.
+        size = min(most, share, max(8, math.ceil(share / 3)))
+        return [[piece] for group in groups for piece in evenly(group, math.ceil(len(group) / size))]
+    most = min(most, share)
+    chunks: list[Chunk] = []
+    for piece in (piece for group in groups for piece in evenly(group, math.ceil(len(group) / most))):
+        # Groups of one chunk advance as one array, so they must be equally wide.
+        if chunks and len(chunks[-1][0]) == len(piece) and (len(chunks[-1]) + 1) * len(piece) <= most:
+            chunks[-1].append(piece)
+        else:
+            chunks.append([piece])
+    return chunks
+
+
+def halves(chunk: Chunk) -> list[Chunk]:
+    """Return the two halves of a chunk; a chunk of one run is returned by itself."""
+    if len(chunk) > 1:
+        return [chunk[: len(chunk) // 2], chunk[len(chunk) // 2 :]]
+    return [[half] for half in evenly(chunk[0], 2)]
+
+
+def model_bytes(program: Program) -> float:
+    """Return the memory of one model in training: parameters, moments, gradient, activations."""
+    study, itemsize = program.study, jnp.dtype(program.dtype).itemsize
+    return training_bytes(program.shape, study.optimizer, itemsize, bool(study.probes))
+
+
+def segment_steps(program: Program, chunk: Chunk) -> int:
+    """Return the steps of a segment: a divisor of the run that takes about SEGMENT_SECONDS."""
+    platform, groups = program.platform, len(chunk)
+    at_once = 1 if platform == "cpu" else groups * len(chunk[0])
+    seconds = at_once * step_operations(program.shape) / RATES[platform] + CALLING[platform]
+    batch_bytes = groups * program.B * program.shape.N * jnp.dtype(program.dtype).itemsize
+    room = CACHE_BYTES if platform == "cpu" else 0.05 * memory(platform)
+    most = max(1.0, min(SEGMENT_SECONDS / seconds, room / batch_bytes))
+    n, epochs = program.steps_per_epoch, program.study.epochs
+    if most >= n:
+        return n * max(k for k in range(1, epochs + 1) if epochs % k == 0 and k * n <= most)
+    return max(k for k in range(1, n + 1) if n % k == 0 and k <= most)

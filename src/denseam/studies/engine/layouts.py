@@ -1,0 +1,311 @@
+"""How the models of a chunk go through their segments: one by one on a CPU, together on a GPU."""
+
+from __future__ import annotations
+
+import abc
+import itertools
+import math
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from denseam.model.streams import stream
+from denseam.studies.build import build
+from denseam.studies.engine.chunks import Chunk, segment_steps
+from denseam.studies.engine.programs import Program
+from denseam.studies.outcome import Interrupted, Listener, Outcome
+from denseam.studies.study import RunSpec
+from denseam.training.batches import sample_order
+from denseam.training.divergence import ending
+from denseam.training.gradient import Columns
+
+
+def train_chunk(program: Program, chunk: Chunk, listener: Listener, stop: threading.Event) -> list[Outcome]:
+    """Train the runs of a chunk in the layout that suits the device."""
+    layout = OneByOne if program.platform == "cpu" else Together
+    return layout(program, chunk, listener, stop).run()
+
+
+class Group(NamedTuple):
+    """What the runs of one seed and one noise level share."""
+
+    data: Array
+    fresh: Array
+    key: Array
+    fresh_key: Array
+    noise: Array
+    seed: int
+
+
+def _group(program: Program, spec: RunSpec) -> Group:
+    source, dtype = program.study.source(), program.dtype
+    return Group(
+        data=jnp.asarray(source.samples(program.shape, spec.seed, dtype)),
+        fresh=jnp.asarray(source.heldout(program.shape, spec.seed, dtype)),
+        key=stream(spec.seed, "noise"),
+        fresh_key=stream(spec.seed, "heldout-noise"),
+        noise=jnp.asarray(spec.values["noise"], dtype),
+        seed=spec.seed,
+    )
+
+
+class Layout(abc.ABC):
+    """A chunk in training; results are arrays of groups × models.
+
+    Attributes
+    ----------
+    T
+        The steps of a segment.
+    errors
+        The loss of every step; infinite where it was not taken.
+    probes
+        What was measured: steps to measure × quantities; NaN where a step was not taken.
+    seconds
+        Time spent on each model.
+    """
+
+    def __init__(self, program: Program, chunk: Chunk, listener: Listener, stop: threading.Event) -> None:
+        self.program, self.chunk, self.listener, self.stop = program, chunk, listener, stop
+        self.groups = [_group(program, specs[0]) for specs in chunk]
+        self.built = []
+        for specs in chunk:
+            start = build(program.study, specs[0], None, program.dtype)[0].parameters
+            self.built.append([build(program.study, spec, start, program.dtype) for spec in specs])
+        self.features = self.built[0][0][0].features
+        self.T = segment_steps(program, chunk)
+        self.place = str(self.groups[0].data.devices())
+        shape = (len(chunk), len(chunk[0]))
+        self.errors = np.full((*shape, program.steps), np.inf)
+        self.probes = np.full((*shape, len(program.probe_steps), len(program.study.probes)), np.nan)
+        self.seconds = np.zeros(shape)
+
+    def run(self) -> list[Outcome]:
+        """Train, evaluate, and return what became of every run."""
+        trained = self._train()
+        initial, zero = self._before()
+        heldout = self._heldout(trained)
+        return [
+            self._outcome(spec, (g, m), float(initial[g, m]), float(heldout[g, m]), float(zero[g]))
+            for g, group in enumerate(self.chunk)
+            for m, spec in enumerate(group)
+        ]
+
+    @abc.abstractmethod
+    def _train(self) -> Any:
+        """Take all steps, and return the trained models."""
+
+    @abc.abstractmethod
+    def _untrained(self) -> Any:
+        """Return the models as they were before."""
+
+    @abc.abstractmethod
+    def _evaluated(self, models: Any, batches: Columns) -> Float[np.ndarray, "groups models batches"]:
+        """Return the loss of every model on every batch."""
+
+    @abc.abstractmethod
+    def _joined(self, groups: Sequence[Any]) -> Any:
+        """Return what the groups have as the programs of this layout take it."""
+
+    # --- batches -----------------------------------------------------------------------------------
+
+    def _segment(self, first: int) -> Columns:
+        """Return the batches of the training steps from `first` on; have the next ones drawn meanwhile."""
+        drawn = self._drawn(first)
+        if first + self.T < self.program.steps:
+            self._drawn(first + self.T)
+        return drawn
+
+    def _drawn(self, first: int) -> Columns:
+        which = (tuple((g.seed, float(g.noise)) for g in self.groups), first, self.T, self.place)
+        return self.program.segments.get(which, lambda: self._draw(first))
+
+    def _draw(self, first: int) -> Columns:
+        p, n = self.program, self.program.steps_per_epoch
+        epochs = range(first // n, (first + self.T - 1) // n + 1)
+        within = slice(first % n, first % n + self.T)
+
+        def order(group: Group) -> Array:
+            return jnp.asarray(
+                np.concatenate([sample_order(group.seed, e, p.P, p.B) for e in epochs])[within]
+            )
+
+        return p.draw(
+            self._joined([g.data for g in self.groups]),
+            self._joined([order(g) for g in self.groups]),
+            self._joined([g.key for g in self.groups]),
+            jnp.asarray(first, jnp.int32),
+            self._joined([g.noise for g in self.groups]),
+            self.features,
+        )
+
+    # --- before and after --------------------------------------------------------------------------
+
+    def _before(self) -> tuple[Float[np.ndarray, "groups models"], Float[np.ndarray, " groups"]]:
+        """Return the MSE of the untrained models on the last epoch's batches, and that of predicting zero."""
+        p, models = self.program, self._untrained()
+        first_of_last = p.steps - p.steps_per_epoch
+        errors, squares = [], []
+        for first in range(first_of_last - first_of_last % self.T, p.steps, self.T):
+            earlier = max(0, first_of_last - first)  # a segment may hold earlier epochs too
+            segment = Columns(*(V[..., earlier:, :, :] for V in self._drawn(first)))
+            errors.append(self._evaluated(models, segment))
+            squares.append(np.asarray(_mean_square(segment.Y)))
+        zero = np.atleast_1d(np.mean(np.concatenate(squares, axis=-1), axis=-1))
+        return np.mean(np.concatenate(errors, axis=-1), axis=-1), zero
+
+    def _heldout(self, models: Any) -> Float[np.ndarray, "groups models"]:
+        """Return the MSE on held-out samples, with noise that is the same for every run of a seed."""
+        rows, B = self.groups[0].fresh.shape[0], self.program.B
+        if not rows:
+            return np.full(self.seconds.shape, np.nan)
+        n, size = max(1, rows // B), min(B, rows)
+
+        def batches(group: Group) -> Columns:
+            Y = group.fresh
+            X = Y + group.noise * jax.random.normal(group.fresh_key, Y.shape, Y.dtype)
+            G = self.features.activation(X)
+            G, Y = (jnp.swapaxes(V[: n * size].reshape(n, size, -1), 1, 2) for V in (G, Y))
+            return Columns(G, Y)
+
+        errors = self._evaluated(models, self._joined([batches(g) for g in self.groups]))
+        return np.asarray(np.mean(errors, axis=-1))
+
+    # --- results -----------------------------------------------------------------------------------
+
+    def _keep(self, where: Any, first: int, error: Array, measured: Array | None) -> bool:
+        """Keep what a segment gave for one model or all; return whether a loss is still finite at its end."""
+        errors = self.errors[where]
+        errors[..., first : first + self.T] = error
+        if measured is not None:
+            for row, step in enumerate(self.program.probe_steps):
+                if first <= step < first + self.T:
+                    self.probes[where][..., row, :] = np.asarray(measured)[..., step - first, :]
+        return bool(np.isfinite(errors[..., first + self.T - 1]).any())
+
+    def _outcome(
+        self, spec: RunSpec, at: tuple[int, int], initial: float, heldout: float, zero: float
+    ) -> Outcome:
+        p = self.program
+        end = ending(self.errors[at].reshape(p.study.epochs, p.steps_per_epoch), initial)
+        loss = end.curve.mean(axis=1)
+        return Outcome(
+            spec=spec,
+            status=end.status,
+            diverged_at=end.diverged_at,
+            initial_mse=initial,
+            final_mse=float(loss[-1]),
+            heldout_mse=heldout if np.isfinite(loss[-1]) else math.inf,
+            zero_mse=zero,
+            loss=loss.astype(np.float32),
+            seconds=float(self.seconds[at]),
+            device=p.platform,
+            probe_steps=p.probe_steps,
+            probes=dict(zip(p.study.probes, self.probes[at].T, strict=True)),
+        )
+
+
+class OneByOne(Layout):
+    """CPU: one group; each model goes through the segment by itself, and stops when it diverges."""
+
+    def _train(self) -> Any:
+        p, (specs,), (built,) = self.program, self.chunk, self.built
+        frames = [model.without_parameters() for model, _ in built]
+        parameters = [model.parameters for model, _ in built]
+        states = [optimizer.init(model.parameters) for model, optimizer in built]
+        alive = [True] * len(specs)
+        clock = time.perf_counter()
+
+        def collect(first: int, i: int, error: Array, measured: Array | None) -> None:
+            nonlocal clock
+            alive[i] = self._keep((0, i), first, error, measured)
+            self.seconds[0, i] += time.perf_counter() - clock
+            clock = time.perf_counter()
+            self.listener.advanced(self.T if alive[i] else p.steps - first, specs[i])
+
+        for first in range(0, p.steps, self.T):
+            living = [i for i, lives in enumerate(alive) if lives]
+            if not living:
+                break
+            segment, due = self._segment(first), p.due(first, self.T)
+            waiting: list[tuple[int, Array, Array | None]] = []
+            for i in living:
+                if self.stop.is_set():
+                    raise Interrupted
+                parameters[i], states[i], error, measured = p.advance(
+                    parameters[i], states[i], frames[i], built[i][1], segment, due
+                )
+                waiting.append((i, error, measured))
+                # The next model is under way while this one's results are fetched.
+                if len(waiting) > 1:
+                    collect(first, *waiting.pop(0))
+            for last in waiting:
+                collect(first, *last)
+        return [frame.with_parameters(trained) for frame, trained in zip(frames, parameters, strict=True)]
+
+    def _untrained(self) -> Any:
+        return [model for model, _ in self.built[0]]
+
+    def _evaluated(self, models: Any, batches: Columns) -> Float[np.ndarray, "groups models batches"]:
+        return np.stack([self.program.evaluate(model, batches) for model in models])[None]
+
+    def _joined(self, groups: Sequence[Any]) -> Any:
+        return groups[0]
+
+
+class Together(Layout):
+    """GPU: all groups and all of their models advance as one array."""
+
+    def _train(self) -> Any:
+        p, began = self.program, time.perf_counter()
+        models = self._untrained()
+        optimizers = _stack([_stack([optimizer for _, optimizer in group]) for group in self.built])
+        parameters, frame = models.parameters, models.without_parameters()
+        states = jax.vmap(jax.vmap(lambda o, m: o.init(m.parameters)))(optimizers, models)
+        waiting: tuple[int, Array, Array | None] | None = None
+
+        def collect(first: int, error: Array, measured: Array | None) -> bool:
+            alive = self._keep(..., first, error, measured)
+            for spec in itertools.chain.from_iterable(self.chunk):
+                self.listener.advanced(self.T if alive else p.steps - first, spec)
+            return alive
+
+        for first in range(0, p.steps, self.T):
+            if self.stop.is_set():
+                raise Interrupted
+            segment = self._segment(first)
+            parameters, states, error, measured = p.advance(
+                parameters, states, frame, optimizers, segment, p.due(first, self.T)
+            )
+            # The errors of the segment before, so that the device never waits for the host.
+            if waiting is not None and not collect(*waiting):
+                waiting = None
+                break
+            waiting = first, error, measured
+        if waiting is not None:
+            collect(*waiting)
+        self.seconds[...] = (time.perf_counter() - began) / self.seconds.size
+        return frame.with_parameters(parameters)
+
+    def _untrained(self) -> Any:
+        return _stack([_stack([model for model, _ in group]) for group in self.built])
+
+    def _evaluated(self, models: Any, batches: Columns) -> Float[np.ndarray, "groups models batches"]:
+        return self.program.evaluate(models, batches)
+
+    def _joined(self, groups: Sequence[Any]) -> Any:
+        return _stack(groups)
+
+
+@jax.jit
+def _mean_square(batches: Array) -> Array:
+    return jnp.mean(batches * batches, axis=(-1, -2))
+
+
+def _stack(items: Sequence[Any]) -> Any:
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *items)

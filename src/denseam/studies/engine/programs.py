@@ -1,0 +1,132 @@
+"""The compiled functions of one shape: draw batches, take steps on them, evaluate.
+
+`jax.jit` keeps what it compiled for the rest of the process, by shapes, device and precision, and lets one
+thread compile while others wait for the same program.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from denseam.rules import Shape
+from denseam.studies.outcome import Listener
+from denseam.studies.study import Study
+from denseam.training.gradient import Columns
+from denseam.training.precision import dtype_of, products
+from denseam.training.segments import advance, draw, evaluate
+
+
+def _draw_groups(
+    data: Array, samples: Array, keys: Array, first: Array, noise: Array, features: Any
+) -> Columns:
+    groups: Columns = jax.vmap(draw, in_axes=(0, 0, 0, None, 0, None))(
+        data, samples, keys, first, noise, features
+    )
+    return groups
+
+
+def _advance_groups(*now: Any, probes: tuple[str, ...]) -> Any:
+    """Advance groups × models; the models of a group share its batches, all the steps to measure."""
+    models = jax.vmap(
+        functools.partial(advance, joined=False, probes=probes), in_axes=(0, 0, 0, 0, None, None)
+    )
+    return jax.vmap(models, in_axes=(0, 0, 0, 0, 0, None))(*now)
+
+
+def _evaluate_groups(models: Any, segments: Columns) -> Array:
+    errors: Array = jax.vmap(jax.vmap(evaluate, in_axes=(0, None)))(models, segments)
+    return errors
+
+
+class _Functions(NamedTuple):
+    draw: Callable[..., Columns]
+    advance: Callable[..., Any]
+    evaluate: Callable[..., Array]
+
+
+#: On a CPU a program is of one model, and programs of several models run at once, one on each core; on a GPU
+#: it is of all models of a chunk, and reuses the memory of their parameters and moments.
+_FUNCTIONS = {
+    "cpu": _Functions(
+        jax.jit(draw),
+        jax.jit(functools.partial(advance, joined=True), static_argnames="probes"),
+        jax.jit(evaluate),
+    ),
+    "gpu": _Functions(
+        jax.jit(_draw_groups),
+        jax.jit(_advance_groups, static_argnames="probes", donate_argnums=(0, 1)),
+        jax.jit(_evaluate_groups),
+    ),
+}
+
+
+class Program:
+    """What the runs of one study and one shape have in common."""
+
+    def __init__(
+        self, study: Study, shape: Shape, platform: str, listener: Listener, threads: int = 1
+    ) -> None:
+        assert shape.P is not None
+        assert shape.B is not None
+        self.study, self.shape, self.platform = study, shape, platform
+        self.P, self.B = shape.P, shape.B
+        self.steps_per_epoch = self.P // self.B
+        self.steps = study.steps(shape)
+        self.probe_steps = study.steps_to_probe(shape)
+        self.dtype = dtype_of(study.precision)
+        self.segments = Recent(2 * threads)  # for each worker one in use, one being drawn
+        self._listener, self._announced, self._announcing = listener, False, threading.Lock()
+
+    def draw(self, *samples: Any) -> Columns:
+        """Return batches with their noise."""
+        return _FUNCTIONS[self.platform].draw(*samples)
+
+    def advance(self, *now: Any) -> Any:
+        """Take a step on every batch of a segment; return parameters, state, losses and probes."""
+        with self._announcing:
+            if not self._announced:
+                self._announced = True
+                self._listener.compiling(self.shape)
+        with products(self.study.precision):
+            return _FUNCTIONS[self.platform].advance(*now, probes=self.study.probes)
+
+    def evaluate(self, model: Any, batches: Columns) -> np.ndarray[Any, Any]:
+        """Return the loss on every batch."""
+        with products(self.study.precision):
+            return np.asarray(_FUNCTIONS[self.platform].evaluate(model, batches))
+
+    def due(self, first: int, count: int) -> Array | None:
+        """Return which of the steps from `first` on are measured; None without probes."""
+        if not self.study.probes:
+            return None
+        return jnp.asarray(np.isin(np.arange(first, first + count), self.probe_steps))
+
+
+class Recent:
+    """The last few segments that were drawn.
+
+    Workers on one seed go through the same segments at about the same time, and drawing one costs up to
+    a tenth of training on it.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most, self._lock = most, threading.Lock()
+        self._held: dict[Any, Columns] = {}
+
+    def get(self, which: Any, draw: Callable[[], Columns]) -> Columns:
+        """Return a segment; draw it if it is not among the last few."""
+        with self._lock:
+            held = self._held.pop(which, None)
+            # Drawing is only started here, not waited for.
+            self._held[which] = draw() if held is None else held
+            while len(self._held) > self._most:
+                del self._held[next(iter(self._held))]
+            return self._held[which]

@@ -1,0 +1,121 @@
+"""Processes that train one model together: how they join, agree on a value and share a folder."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+
+from denseam.errors import InputError, refuse
+from denseam.files import ALONE, Writers, each
+
+#: A value that processes agree on.
+Plain = TypeVar("Plain", bool, int, float)
+
+
+def join_processes(coordinator: str, processes: int | None = None, process: int | None = None) -> None:
+    """Let this process train together with others (`jax.distributed`).
+
+    Parameters
+    ----------
+    coordinator
+        HOST:PORT of the first process, or 'auto' where a cluster's scheduler tells (Slurm, MPI, TPUs).
+    processes, process
+        How many there are, and which one this is.
+    """
+    auto = coordinator == "auto"
+    problems = []
+    if not auto and not re.fullmatch(r".+:\d+", coordinator):
+        problems.append("coordinator must be HOST:PORT or auto")
+    if not auto and (processes is None or process is None):
+        problems.append("processes and process are needed: how many there are, and which one this is")
+    if processes is not None and process is not None and not 0 <= process < processes:
+        problems.append(f"process must be at least 0 and below processes = {processes}, got {process}")
+    refuse(problems)
+    try:
+        with stdout_apart():
+            if auto:
+                jax.distributed.initialize()
+            else:
+                jax.distributed.initialize(coordinator, processes, process, initialization_timeout=60)
+            jax.devices()
+    except (RuntimeError, ValueError) as error:
+        raise InputError(f"coordinator {coordinator}: {' '.join(str(error).split())[:200]}") from None
+
+
+class Processes:
+    """The processes that `jax.distributed` has joined."""
+
+    @property
+    def first(self) -> bool:
+        """Whether this is the first of them."""
+        return jax.process_index() == 0
+
+    def all_well(self, well: bool) -> bool:
+        """Wait until all of them have come here; return whether all are well."""
+        return bool(np.all(multihost_utils.process_allgather(np.asarray(well))))
+
+
+def writers() -> Writers:
+    """Return those who train together."""
+    return ALONE if jax.process_count() == 1 else Processes()
+
+
+def as_the_first_says(value: Plain) -> Plain:
+    """Return the value that the first process has, so that all decide alike; of the same type everywhere."""
+    if jax.process_count() == 1:
+        return value
+    # As bytes: without x64 JAX has neither whole numbers above 2³¹ nor fractions of more than 24 bits.
+    own = np.asarray(value)
+    first = multihost_utils.broadcast_one_to_all(np.frombuffer(own.tobytes(), np.uint8))
+    theirs: Plain = np.frombuffer(np.asarray(first, np.uint8).tobytes(), own.dtype)[0].item()
+    return theirs
+
+
+def check_folder(folder: Path) -> None:
+    """Make a folder; refuse one that cannot be written or that is not the same for all processes."""
+    together, number = writers(), as_the_first_says(int.from_bytes(os.urandom(2), "big"))
+    sign, own = folder / f".sign-{number}", folder / f".probe-{uuid.uuid4().hex}"
+
+    def probe() -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            own.write_bytes(b"x" * 4096)
+        finally:
+            own.unlink(missing_ok=True)
+        if together.first:
+            sign.touch()
+
+    try:
+        each(together, folder, probe)
+        if not together.all_well(sign.exists()):
+            raise InputError(
+                f"out {folder}: not the same folder for all processes; take one that all of them see"
+            )
+    except OSError as error:
+        raise InputError(f"out {folder}: cannot be written ({error.strerror})") from None
+    finally:
+        if together.first:
+            sign.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def stdout_apart() -> Iterator[None]:
+    """Send what libraries print on standard output to standard error, as gloo does when processes meet."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    try:
+        os.dup2(2, 1)
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
