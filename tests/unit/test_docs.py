@@ -36,6 +36,7 @@ def test_the_reference_has_what_the_program_calls_its_options(generate):
         printed = CliRunner().invoke(app, [*name.split()[1:], "--help"]).output
         flags = set(re.findall(r"^\s+(--[\w-]+)", printed, re.M)) - {"--help"}
         section = text.split(f"# {name}\n", 1)[1].partition("\n(command-")[0]
+        assert flags or name == "denseam figure"
         assert all(f"`{flag}`" in section for flag in flags), name
 
 

@@ -49,7 +49,7 @@ class Group(click.Group):
 @click.pass_context
 def app(context: click.Context, debug: bool) -> None:
     """Tune a Dense Associative Memory at small size, train it at large size."""
-    context.obj["debug"] = debug
+    context.ensure_object(dict)["debug"] = debug
     if context.invoked_subcommand is None:
         print(context.get_help())
 

@@ -91,7 +91,7 @@ def row(study: Study, outcome: Outcome) -> Row:
 
 
 def _settings(study: Study) -> Row:
-    """Return the columns of what all runs of a study share: its fields, by their names if they are objects."""
+    """Return the columns of what all runs of a study share: its fields, with names for objects."""
     plain = {name: getattr(study, name) for name in SETTINGS}
     flags = {name: "yes" if plain[name] else "no" for name, p in SETTINGS.items() if p.kind is Kind.FLAG}
     return (
