@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from denseam.cli.options import Json, Quiet
-from denseam.cli.program import OK, app, listener_of, print_json, teller
+from denseam.cli.program import OK, app, print_json, progress_of
 from denseam.cli.text import print_table, print_verdicts
 from denseam.report.wording import quantity
 
@@ -46,7 +46,7 @@ def bench(
 
     if mesh is not None:
         return _bench_mesh(whole_values("features", features), mesh, repeats, seconds, json_)
-    document = benchmark(whole_values("features", features), repeats, seconds, teller(False))
+    document = benchmark(whole_values("features", features), repeats, seconds, progress_of(False))
     if json_:
         print_json(document)
         return OK
@@ -79,7 +79,7 @@ def _bench_mesh(features: Sequence[int], text: str, repeats: int, seconds: float
     """Measure steps of one model on meshes, and set beside them what `denseam plan` would say."""
     from denseam.cli.bench import benchmark_mesh
 
-    document = benchmark_mesh(features, text, repeats, seconds, teller(False))
+    document = benchmark_mesh(features, text, repeats, seconds, progress_of(False))
     if json_:
         print_json(document)
         return OK
@@ -120,7 +120,7 @@ def demo(
     """Show transfer with centring, and its failure without: two studies, two verdicts, one figure."""
     from denseam.cli.demo import demo as show
 
-    shown = show(out, listener_of(quiet))
+    shown = show(out, progress_of(quiet))
     print_verdicts(shown.verdicts)
     print(f"{shown.summary.runs} runs in {shown.summary.seconds:.0f} s; drawn in", *shown.files)
     return OK

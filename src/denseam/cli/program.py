@@ -8,13 +8,16 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from typing import Annotated, Any
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from denseam._version import __version__
 from denseam.errors import InputError
+
+if TYPE_CHECKING:
+    from denseam.training.progress import Progress
 
 OK, BAD_INPUT, INTERNAL, IO_ERROR, INTERRUPTED = 0, 64, 70, 74, 130
 SCHEMA = 1
@@ -76,36 +79,15 @@ def _fail(message: str, code: int) -> int:
     return code
 
 
-def listener_of(quiet: bool) -> Any:
-    """Return who is told of progress."""
+def progress_of(quiet: bool) -> Progress:
+    """Return who is told of progress: people, on standard error, or nobody."""
+    from denseam.training.progress import Progress
+
     if quiet:
-        from denseam.studies.runner import SweepListener
+        return Progress()
+    from denseam.report.progress import Terminal
 
-        return SweepListener()
-    from denseam.report.progress import Progress
-
-    return Progress()
-
-
-def teller(quiet: bool) -> Callable[[str], None]:
-    """Return who is told what people should know, in a line on standard error."""
-
-    def say(text: str) -> None:
-        if not quiet:
-            print(f"denseam: {text}", file=sys.stderr, flush=True)
-
-    return say
-
-
-def train_listener_of(quiet: bool) -> Any:
-    """Return who is told of the training of one model."""
-    if quiet:
-        from denseam.workflow.target import TrainListener
-
-        return TrainListener()
-    from denseam.report.progress import TrainProgress
-
-    return TrainProgress()
+    return Terminal()
 
 
 @contextlib.contextmanager

@@ -42,11 +42,10 @@ from denseam.cli.program import (
     OK,
     app,
     interruptible,
-    listener_of,
     needed,
     print_json,
+    progress_of,
     say_skipped,
-    teller,
     whole,
 )
 from denseam.cli.text import print_table, print_verdicts
@@ -147,9 +146,10 @@ def _run(studies: list[Any], folder: str, cluster: Any, quiet: bool) -> Any:
     from denseam.studies.runner import run_studies
 
     threads = cluster.workers if cluster.kind == "local" else None
-    with interruptible(folder) as pressed, connect(cluster, folder, say=teller(quiet)) as executor:
+    progress = progress_of(quiet)
+    with interruptible(folder) as pressed, connect(cluster, folder, progress=progress) as executor:
         summary = run_studies(
-            studies, folder, listener=listener_of(quiet), stop=pressed, workers=threads, executor=executor
+            studies, folder, progress=progress, stop=pressed, workers=threads, executor=executor
         )
     say_skipped(summary.records.skipped)
     for shard in summary.set_aside:
@@ -276,10 +276,10 @@ def check(
             steps=steps,
             **{k: v for k, v in given.items() if v is not None},
         )
-        listener = listener_of(quiet)
+        progress = progress_of(quiet)
         with interruptible(out):
-            checks = [check_study(study, out=out, listener=listener)]
-            proposal = propose(study, checks[0], out=out, listener=listener) if find else None
+            checks = [check_study(study, out=out, progress=progress)]
+            proposal = propose(study, checks[0], out=out, progress=progress) if find else None
     document: dict[str, Any] = checks[0].to_json() if len(checks) == 1 else {"status": _worst(checks)}
     if len(checks) > 1:
         document["checks"] = [c.to_json() for c in checks]

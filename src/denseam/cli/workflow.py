@@ -33,11 +33,9 @@ from denseam.cli.program import (
     OK,
     app,
     interruptible,
-    listener_of,
     needed,
     print_json,
-    teller,
-    train_listener_of,
+    progress_of,
     whole,
 )
 from denseam.cli.text import print_table, print_verdicts
@@ -155,7 +153,7 @@ def _plan_devices(
             raise InputError(
                 f"devices must be the {at_hand} that are here, got {devices}; their rates hold together"
             )
-        teller(False)("measuring the devices at hand")
+        progress_of(False).message("measuring the devices at hand")
         where = rates_here()
     else:
         where, devices = roofline.device(kind), 1 if devices is None else devices
@@ -265,7 +263,7 @@ def tune(
     with interruptible(folder) as pressed:
         found = search(
             wanted, folder, tuned=words("tune", tune_), seeds=seeds, budget=budget, trials=trials,
-            listener=listener_of(quiet), stop=pressed, say=teller(quiet),
+            progress=progress_of(quiet), stop=pressed,
         )  # fmt: skip
     from denseam.report.plots.transfer import draw_tuned
 
@@ -334,7 +332,7 @@ def train(
     with interruptible(folder) as pressed, apart:
         trained = train_target(
             recipe, folder, scale=scale, seed=seed, stop=pressed, mesh=mesh,
-            listener=train_listener_of(quiet or jax.process_index() > 0),
+            progress=progress_of(quiet or jax.process_index() > 0),
         )  # fmt: skip
     if jax.process_index():  # the first process writes and prints
         return OK if trained.status == "finished" else 1

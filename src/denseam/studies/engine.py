@@ -38,6 +38,7 @@ from denseam.training.batches import sample_order
 from denseam.training.devices import cores, memory
 from denseam.training.gradient import Columns
 from denseam.training.optimizers import Optimizer, adam, sgd
+from denseam.training.progress import Progress as Listener
 from denseam.training.segments import advance, draw, evaluate
 
 #: Seconds of work between two signs of life.
@@ -67,19 +68,6 @@ class Outcome:
     device: str
     probe_steps: tuple[int, ...] = ()
     probes: Mapping[str, Float[np.ndarray, " probe_steps"]] = dataclasses.field(default_factory=dict)
-
-
-class Listener:
-    """Hears what the engine does; override what you want to know. Called from worker threads."""
-
-    def compiling(self, shape: Shape) -> None:
-        """Say that a program for a new shape is being compiled."""
-
-    def advanced(self, steps: int, spec: RunSpec) -> None:
-        """Say that a run took steps (or will not need them)."""
-
-    def finished(self, outcomes: Sequence[Outcome]) -> None:
-        """Say that a chunk of runs has ended."""
 
 
 class Interrupted(Exception):

@@ -9,9 +9,10 @@ import pytest
 
 import denseam as dam
 from denseam.errors import InputError
-from denseam.studies.engine import Interrupted, Listener, Program, _Together, scales_of, train_runs
+from denseam.studies.engine import Interrupted, Program, _Together, scales_of, train_runs
 from denseam.studies.runner import run_studies
 from denseam.studies.study import Study
+from denseam.training.progress import Progress
 
 STUDY = Study("relu", "sgd", (16, 24), (0.003, 0.02, 0.1), seeds=2, epochs=3)
 
@@ -156,7 +157,7 @@ def test_a_sweep_in_which_everything_diverges_ends():
 
 
 def test_progress_adds_up_to_all_steps():
-    class Count(Listener):
+    class Count(Progress):
         steps = runs = 0
 
         def advanced(self, steps, spec):
