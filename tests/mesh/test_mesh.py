@@ -25,10 +25,11 @@ from denseam.studies.study import Study
 from denseam.training.gradient import Columns
 from denseam.training.mesh import Placement, make_mesh, parse_mesh
 from denseam.training.places import named
+from denseam.training.progress import Progress
 from denseam.training.segments import advance
 from denseam.workflow.memory import Memory
 from denseam.workflow.recipe import Recipe, read_recipe, write_found
-from denseam.workflow.target import TrainListener, train_target
+from denseam.workflow.target import train_target
 
 PROGRAM = Path(sys.executable).with_name("denseam")
 MESHES = ("memories=8", "batch=8", "memories=2,batch=4")
@@ -68,13 +69,13 @@ def test_the_other_regime_and_uncentred_models_too(tmp_path):
         assert apart(alone, shared) < 1e-5
 
 
-class Stop(TrainListener):
+class Stop(Progress):
     """Stops a training as Ctrl-C would."""
 
     def __init__(self, at):
         self.at = at
 
-    def advanced(self, step, loss):
+    def training_advanced(self, step, loss):
         if step >= self.at:
             raise KeyboardInterrupt
 
@@ -85,7 +86,7 @@ class Stop(TrainListener):
 def test_a_training_goes_on_on_another_mesh(first, then, tmp_path):
     whole = train_target(recipe(), tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
-        train_target(recipe(), tmp_path / "broken", listener=Stop(40), mesh=first)
+        train_target(recipe(), tmp_path / "broken", progress=Stop(40), mesh=first)
     resumed = train_target(recipe(), tmp_path / "broken", mesh=then)
     assert apart(whole, resumed) < 1e-5
     np.testing.assert_allclose(resumed.loss, whole.loss, rtol=1e-5)
@@ -253,14 +254,15 @@ SLOWLY = """
 import sys, time
 from denseam.workflow import target
 from denseam.training.processes import join_processes
+from denseam.training.progress import Progress
 from denseam.workflow.recipe import read_recipe
 target.SAVE_SECONDS = 0.0
-class Slow(target.TrainListener):
-    def advanced(self, step, loss):
+class Slow(Progress):
+    def training_advanced(self, step, loss):
         time.sleep(0.2 + 0.1 * int(process))  # their clocks differ
 tuned, data, out, address, process = sys.argv[1:]
 join_processes(address, 2, int(process))
-target.train_target(read_recipe(tuned, data), out, mesh="memories=2,batch=2", listener=Slow())
+target.train_target(read_recipe(tuned, data), out, mesh="memories=2,batch=2", progress=Slow())
 """
 #: Two virtual devices for each process.
 ENVIRONMENT = {
@@ -333,7 +335,7 @@ def test_what_two_processes_saved_one_resumes(tuned, tmp_path):
         child.communicate()
     assert step < 100
     heard = Steps()
-    resumed = train_target(read_recipe(folder, str(folder / "x.npy")), out, listener=heard)
+    resumed = train_target(read_recipe(folder, str(folder / "x.npy")), out, progress=heard)
     assert heard.first >= step
     np.testing.assert_allclose(resumed.loss, alone.loss, rtol=1e-5)
     same_model(out, alone)
@@ -375,10 +377,10 @@ def test_every_process_needs_something_to_do(tuned, tmp_path):
         assert all(text in err for _, err in said)
 
 
-class Steps(TrainListener):
+class Steps(Progress):
     """Notes where a training begins."""
 
-    def begin(self, study, spec, done, expected):
+    def training_begins(self, name, steps, epochs, done=0):
         self.first = done
 
 

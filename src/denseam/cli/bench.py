@@ -26,6 +26,7 @@ from denseam.studies.engine import train_runs
 from denseam.studies.study import Study
 from denseam.training.devices import cores
 from denseam.training.mesh import make_mesh, parse_mesh
+from denseam.training.progress import Progress
 from denseam.workflow.calibration import rates_here, step_seconds
 from denseam.workflow.planning import product_rate
 from denseam.workflow.roofline import DEVICES, best_mesh, estimate
@@ -38,10 +39,11 @@ def benchmark(
     features: Sequence[int],
     repeats: int = 5,
     seconds: float = 4.0,
-    say: Callable[[str], None] = lambda text: None,
+    progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Return a document of measurements for SGD and Adam at each N."""
     _check(features, repeats, seconds)
+    progress = progress or Progress()
     gpu = jax.devices()[0].platform != "cpu"
     precision = "tf32" if gpu else "float32"
     peak = product_rate(gpu)
@@ -70,8 +72,10 @@ def benchmark(
                 "speedup_vs_torch_loop": statistics.median(loops) if loops else None,
             }
             rows.append(row)
-            say(", ".join(f"{k} {v:.3g}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items()))
-    say("cost against the number of runs")
+            progress.message(
+                ", ".join(f"{k} {v:.3g}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items())
+            )
+    progress.message("cost against the number of runs")
     once, steps = _engine(features[0], "sgd", precision, _epochs(features[0], gpu, seconds))
     twice, _ = _engine(features[0], "sgd", precision, _epochs(features[0], gpu, seconds), 2 * MODELS)
     ratio = statistics.median(twice() / once() for _ in range(repeats))
@@ -94,10 +98,11 @@ def benchmark_mesh(
     mesh: str,
     repeats: int = 5,
     seconds: float = 1.0,
-    say: Callable[[str], None] = lambda text: None,
+    progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Return steps of one model on a mesh, or on all meshes of the devices at hand, beside the roofline's."""
     _check(features, repeats, seconds)
+    progress = progress or Progress()
     devices = len(jax.devices())
     asked = [parse_mesh(mesh)] if mesh != "all" else []
     for N in features:  # refuses what does not fit, before anything is measured
@@ -105,7 +110,7 @@ def benchmark_mesh(
             make_mesh(sizes, REGIME.shape(N))
         if not asked:
             best_mesh(REGIME.shape(N), "sgd", DEVICES["h200"], devices)
-    say(f"measuring the rates of {devices} devices")
+    progress.message(f"measuring the rates of {devices} devices")
     where = rates_here()
     rows = []
     for N in features:
@@ -128,7 +133,7 @@ def benchmark_mesh(
                         "measured_seconds": took,
                     }
                 )
-                say(f"N = {N}, {optimizer}, {rows[-1]['mesh']}: {1e3 * took:.3g} ms a step")
+                progress.message(f"N = {N}, {optimizer}, {rows[-1]['mesh']}: {1e3 * took:.3g} ms a step")
     return {
         "device": str(jax.devices()[0].device_kind),
         "devices": devices,

@@ -10,8 +10,9 @@ from denseam.analysis.transfer import Verdict, verdict
 from denseam.report.plots import draw_transfer
 from denseam.rules import Proportional
 from denseam.rules.fields import logspace
-from denseam.studies.runner import Summary, SweepListener, run_studies
+from denseam.studies.runner import Summary, run_studies
 from denseam.studies.study import Study
+from denseam.training.progress import Progress
 
 TITLES = {"relu-sgd": "centred", "relu-sgd-uncentred": "not centred"}
 
@@ -42,9 +43,9 @@ class Demo:
     files: list[Path]
 
 
-def demo(out: str | os.PathLike[str], listener: SweepListener | None = None) -> Demo:
+def demo(out: str | os.PathLike[str], progress: Progress | None = None) -> Demo:
     """Run the two studies (or take what is there), judge them and draw them."""
-    summary = run_studies(studies(), Path(out) / "runs", listener=listener)
+    summary = run_studies(studies(), Path(out) / "runs", progress=progress)
     verdicts = verdict(summary.records)
     files = draw_transfer(summary.records, out, verdicts=verdicts, titles=TITLES)
     return Demo(summary, verdicts, files)

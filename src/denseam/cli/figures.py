@@ -15,10 +15,8 @@ from denseam.cli.program import (
     Group,
     app,
     interruptible,
-    listener_of,
     print_json,
-    teller,
-    train_listener_of,
+    progress_of,
 )
 from denseam.cli.text import print_table
 from denseam.errors import InputError, together
@@ -118,13 +116,14 @@ def run(
         if not json_:
             _print_made(one)
 
+    progress = progress_of(quiet)
     with (
         interruptible(str(folder)) as pressed,
-        connect(cluster, folder / RUNS, say=teller(quiet)) as elsewhere,
+        connect(cluster, folder / RUNS, progress=progress) as elsewhere,
     ):
         made = make_figures(
-            figures, chosen, folder, train=not draw_only, listener=listener_of(quiet),
-            training=train_listener_of(quiet), stop=pressed, executor=elsewhere, made=said,
+            figures, chosen, folder, train=not draw_only, progress=progress, stop=pressed,
+            executor=elsewhere, made=said,
         )  # fmt: skip
     table = write_findings(folder, chosen) if any(one.files for one in made) else None
     again = "run without --draw-only" if draw_only else "run the same again"

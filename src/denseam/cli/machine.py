@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import click
 
 from denseam.cli.options import json_option, quiet_option
-from denseam.cli.program import OK, app, listener_of, print_json, teller
+from denseam.cli.program import OK, app, print_json, progress_of
 from denseam.cli.text import print_table, print_verdicts
 from denseam.report.wording import quantity
 from denseam.rules.fields import Kind, Parameter, Part
@@ -50,7 +50,7 @@ def bench(features: str, repeats: int, seconds: float, mesh: str | None, json_: 
     sizes = SIZES.read(features)
     if mesh is not None:
         return _bench_mesh(sizes, mesh, repeats, seconds, json_)
-    document = benchmark(sizes, repeats, seconds, teller(False))
+    document = benchmark(sizes, repeats, seconds, progress_of(False))
     if json_:
         print_json(document)
         return OK
@@ -83,7 +83,7 @@ def _bench_mesh(features: Sequence[int], text: str, repeats: int, seconds: float
     """Measure steps of one model on meshes, and set beside them what `denseam plan` would say."""
     from denseam.cli.bench import benchmark_mesh
 
-    document = benchmark_mesh(features, text, repeats, seconds, teller(False))
+    document = benchmark_mesh(features, text, repeats, seconds, progress_of(False))
     if json_:
         print_json(document)
         return OK
@@ -123,7 +123,7 @@ def demo(out: str, quiet: bool) -> int:
     """Show transfer with centring, and its failure without: two studies, two verdicts, one figure."""
     from denseam.cli.demo import demo as show
 
-    shown = show(out, listener_of(quiet))
+    shown = show(out, progress_of(quiet))
     print_verdicts(shown.verdicts)
     print(f"{shown.summary.runs} runs in {shown.summary.seconds:.0f} s; drawn in", *shown.files)
     return OK

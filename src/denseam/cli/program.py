@@ -9,14 +9,17 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NoReturn
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from denseam._version import __version__
 from denseam.cli.options import Command
 from denseam.errors import InputError
+
+if TYPE_CHECKING:
+    from denseam.training.progress import Progress
 
 OK, FAILED, UNDECIDED, BAD_INPUT, INTERNAL, IO_ERROR, INTERRUPTED = 0, 1, 2, 64, 70, 74, 130
 SCHEMA = 1
@@ -102,36 +105,15 @@ def _keep_programs() -> None:
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
 
 
-def listener_of(quiet: bool) -> Any:
-    """Return who is told of progress."""
+def progress_of(quiet: bool) -> Progress:
+    """Return who is told of progress: people, on standard error, or nobody."""
+    from denseam.training.progress import Progress
+
     if quiet:
-        from denseam.studies.runner import SweepListener
+        return Progress()
+    from denseam.report.progress import Terminal
 
-        return SweepListener()
-    from denseam.report.progress import Progress
-
-    return Progress()
-
-
-def teller(quiet: bool) -> Callable[[str], None]:
-    """Return who is told what people should know, in a line on standard error."""
-
-    def say(text: str) -> None:
-        if not quiet:
-            print(f"denseam: {text}", file=sys.stderr, flush=True)
-
-    return say
-
-
-def train_listener_of(quiet: bool) -> Any:
-    """Return who is told of the training of one model."""
-    if quiet:
-        from denseam.workflow.target import TrainListener
-
-        return TrainListener()
-    from denseam.report.progress import TrainProgress
-
-    return TrainProgress()
+    return Terminal()
 
 
 @contextlib.contextmanager

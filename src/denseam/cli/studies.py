@@ -14,11 +14,10 @@ from denseam.cli.program import (
     OK,
     app,
     interruptible,
-    listener_of,
     needed,
     print_json,
+    progress_of,
     say_skipped,
-    teller,
 )
 from denseam.cli.text import print_check, print_horizon, print_proposal, print_verdicts
 from denseam.errors import InputError, together
@@ -63,9 +62,10 @@ def sweep(
         if not study.rule().prescribed and study.rule().name == "prescription":
             print(f"warning: {study.name}: softmax with SGD has no prescription", file=sys.stderr)
     threads = cluster.workers if cluster.kind == "local" else None
-    with interruptible(folder) as pressed, connect(cluster, folder, say=teller(quiet)) as executor:
+    progress = progress_of(quiet)
+    with interruptible(folder) as pressed, connect(cluster, folder, progress=progress) as executor:
         summary = run_studies(
-            studies, folder, listener=listener_of(quiet), stop=pressed, workers=threads, executor=executor
+            studies, folder, progress=progress, stop=pressed, workers=threads, executor=executor
         )
     say_skipped(summary.records.skipped)
     for shard in summary.set_aside:
@@ -181,10 +181,10 @@ def check(
         if missing:
             raise InputError(*missing)
         study = checked_study(steps=steps, **given)
-        listener = listener_of(quiet)
+        progress = progress_of(quiet)
         with interruptible(out):
-            checks = [check_study(study, out=out, listener=listener)]
-            proposal = propose(study, checks[0], out=out, listener=listener) if find else None
+            checks = [check_study(study, out=out, progress=progress)]
+            proposal = propose(study, checks[0], out=out, progress=progress) if find else None
     document: dict[str, Any] = checks[0].to_json() if len(checks) == 1 else {"status": _worst(checks)}
     if len(checks) > 1:
         document["checks"] = [c.to_json() for c in checks]

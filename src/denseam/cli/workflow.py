@@ -14,11 +14,9 @@ from denseam.cli.program import (
     OK,
     app,
     interruptible,
-    listener_of,
     needed,
     print_json,
-    teller,
-    train_listener_of,
+    progress_of,
 )
 from denseam.cli.text import print_device_plan, print_plan, print_recalled, print_trained, print_tuned
 from denseam.errors import InputError
@@ -66,7 +64,7 @@ def plan(
 
     if devices is not None or device is not None:
         if device == "here":
-            teller(False)("measuring the devices at hand")
+            progress_of(False).message("measuring the devices at hand")
         sizes = TargetSizes(**{key: given[key] for key in parameters(TargetSizes) if key in given})
         training = {key: given[key] for key in ("optimizer", "epochs") if key in given}
         planned = plan_devices(sizes.shape(), devices=devices, device=device or "h200", **training)
@@ -127,7 +125,7 @@ def tune(
     with interruptible(folder) as pressed:
         result = search(
             wanted, folder, tuned=axes, seeds=seeds, budget=budget, trials=trials,
-            listener=listener_of(quiet), stop=pressed, say=teller(quiet),
+            progress=progress_of(quiet), stop=pressed,
         )  # fmt: skip
     files = [str(f) for f in draw_tuned(result, folder)]
     if json_:
@@ -183,7 +181,7 @@ def train(
     with interruptible(folder) as pressed, apart:
         trained = train_target(
             recipe, folder, scale=scale, seed=seed, stop=pressed, mesh=mesh,
-            listener=train_listener_of(quiet or jax.process_index() > 0),
+            progress=progress_of(quiet or jax.process_index() > 0),
         )  # fmt: skip
     code = OK if trained.status == "finished" else 1
     if jax.process_index():  # the first process writes and prints

@@ -22,9 +22,10 @@ from denseam.errors import InputError
 from denseam.files import write_whole
 from denseam.paper.settings import Setting
 from denseam.paper.sizes import Size
+from denseam.training.progress import Progress
 from denseam.workflow.agreement import consistency
 from denseam.workflow.recipe import Recipe
-from denseam.workflow.target import TrainListener, train_target
+from denseam.workflow.target import train_target
 
 FOLDER, MEMORIES = "examples", "memories"
 
@@ -59,9 +60,9 @@ class Examples:
         except (OSError, ValueError, zipfile.BadZipFile, zlib.error) as error:
             raise InputError(f"{path}: damaged ({error}); delete it to make it again") from None
 
-    def make(self, size: Size, out: Path, listener: TrainListener | None = None) -> None:
+    def make(self, size: Size, out: Path, progress: Progress | None = None) -> None:
         """Train both memories (or go on where it was), recall with both, and write what is drawn."""
-        large, small = (self._memory(size, scale, out, listener) for scale in size.examples)
+        large, small = (self._memory(size, scale, out, progress) for scale in size.examples)
         raw = read(self.setting.get("data"))
         which = held_out(raw.samples, self._recipe(size).study.preparation.heldout)
         which = which[np.linspace(0, len(which) - 1, min(self.samples, len(which))).round().astype(int)]
@@ -94,9 +95,9 @@ class Examples:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, content.getvalue())
 
-    def _memory(self, size: Size, scale: int, out: Path, listener: TrainListener | None) -> Any:
+    def _memory(self, size: Size, scale: int, out: Path, progress: Progress | None) -> Any:
         folder = out / MEMORIES / f"{self.setting.label}-{size.name}-{scale}".replace(" ", "-")
-        trained = train_target(self._recipe(size), folder, scale=scale, listener=listener)
+        trained = train_target(self._recipe(size), folder, scale=scale, progress=progress)
         if trained.memory is None:
             raise InputError(f"the memory with N = {scale} diverged; lower the learning rate of the figure")
         return trained.memory

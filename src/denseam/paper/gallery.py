@@ -21,9 +21,9 @@ from denseam.paper.figure import Figure
 from denseam.paper.results import Results
 from denseam.paper.sizes import Size
 from denseam.studies.records import Row, thin
-from denseam.studies.runner import Summary, SweepListener, run_specs
+from denseam.studies.runner import Summary, run_specs
 from denseam.studies.store import Store
-from denseam.workflow.target import TrainListener
+from denseam.training.progress import Progress
 
 RUNS = "runs"
 
@@ -58,8 +58,7 @@ def make_figures(
     *,
     train: bool = True,
     formats: Sequence[str] = ("png", "svg"),
-    listener: SweepListener | None = None,
-    training: TrainListener | None = None,
+    progress: Progress | None = None,
     stop: threading.Event | None = None,
     executor: Executor | None = None,
     made: Callable[[Made], None] = lambda _: None,
@@ -76,10 +75,8 @@ def make_figures(
         Whether to train what is missing; otherwise figures with missing runs are passed over.
     formats
         Of the pictures.
-    listener, stop, executor
+    progress, stop, executor
         As in `denseam.sweep`.
-    training
-        Told of the memories that are trained to compare their recall.
     made
         Told of each figure as it is done.
     """
@@ -89,8 +86,7 @@ def make_figures(
         aside: tuple[str, ...] = ()
         if train:
             trained = train_figure(
-                figure, size, folder, rows.keys(), listener=listener, training=training, stop=stop,
-                executor=executor,
+                figure, size, folder, rows.keys(), progress=progress, stop=stop, executor=executor,
             )  # fmt: skip
             if trained is not None:
                 rows, aside = _rows(folder), tuple(map(str, trained.set_aside))
@@ -127,8 +123,7 @@ def train_figure(
     folder: Path,
     present: Collection[str],
     *,
-    listener: SweepListener | None = None,
-    training: TrainListener | None = None,
+    progress: Progress | None = None,
     stop: threading.Event | None = None,
     executor: Executor | None = None,
 ) -> Summary | None:
@@ -144,10 +139,10 @@ def train_figure(
             asked.append((study, specs))
     summary = None
     if asked:
-        summary = run_specs(asked, folder / RUNS, listener=listener, stop=stop, executor=executor)
+        summary = run_specs(asked, folder / RUNS, progress=progress, stop=stop, executor=executor)
     for one in figure.examples:
         if one.read(size, folder) is None:
-            one.make(size, folder, training)
+            one.make(size, folder, progress)
     return summary
 
 

@@ -42,14 +42,14 @@ class _Folder:
 
     def document(self, axis: str | None, aim: int | None) -> dict[str, Any]:
         stores = [p for p in (self.root, self.root / RUNS) if (p / "shards").is_dir()]
-        found = self._search(self.root)
-        trainings = [t for place in self.places for t in self._training(place, found)]
+        search = self._search(self.root)
+        trainings = [t for place in self.places for t in self._training(place, search)]
         recalls = [r for place in self.places for r in self._recall(place)]
         pictures = self._pictures(self.root) if not any(r["place"] == "." for r in recalls) else []
-        if not (stores or found or trainings or recalls or self.skipped):
+        if not (stores or search or trainings or recalls or self.skipped):
             self._refuse()
-        studies, note = self._studies(stores, found, axis, aim)
-        self._name_absent(stores, studies, found, trainings, recalls)
+        studies, note = self._studies(stores, search, axis, aim)
+        self._name_absent(stores, studies, search, trainings, recalls)
         return {
             "title": self.root.resolve().name or str(self.root),
             "folder": str(self.root),
@@ -57,7 +57,7 @@ class _Folder:
             "studies": studies,
             "note": note,
             "claims": self._claims(),
-            "tuned": extras.tuned_document(found) if found else None,
+            "tuned": extras.tuned_document(search) if search else None,
             "trainings": trainings,
             "recalls": recalls,
             "pictures": pictures,
@@ -93,15 +93,15 @@ class _Folder:
         return self._reading(path, lambda: extras.read_search(path)) if path.is_file() else None
 
     def _studies(
-        self, stores: list[Path], found: dict[str, Any] | None, axis: str | None, aim: int | None
+        self, stores: list[Path], search: dict[str, Any] | None, axis: str | None, aim: int | None
     ) -> tuple[list[dict[str, Any]], str]:
         read = {place: Store(place).read() for place in stores}
         for records in read.values():
             self.skipped += records.skipped
         note = ""
-        if found is not None:
+        if search is not None:
             every = sum(map(len, read.values()))
-            kept = {place: extras.judged_runs(records, found) for place, records in read.items()}
+            kept = {place: extras.judged_runs(records, search) for place, records in read.items()}
             judged = sum(map(len, kept.values()))
             if judged:
                 read, others = kept, every - judged
@@ -118,14 +118,14 @@ class _Folder:
         """Return what became of the claims of figures that lie here."""
         paths = [p for p in sorted(self.root.glob("*.json")) if p.name not in (recipe.FILE, target.LOG)]
         read = (self._reading(path, functools.partial(extras.claims, path)) for path in paths)
-        return [claim for found in read if found for claim in found]
+        return [claim for claims in read if claims for claim in claims]
 
-    def _training(self, place: Path, found: dict[str, Any] | None) -> list[dict[str, Any]]:
+    def _training(self, place: Path, search: dict[str, Any] | None) -> list[dict[str, Any]]:
         if not ((place / target.LOG).is_file() or (place / target.STATE).is_file()):
             return []
-        if found is None and (place.parent / recipe.FILE).is_file():
-            found = self._beside(place.parent / recipe.FILE)
-        read = self._reading(place / target.LOG, lambda: extras.training_document(place, found))
+        if search is None and (place.parent / recipe.FILE).is_file():
+            search = self._beside(place.parent / recipe.FILE)
+        read = self._reading(place / target.LOG, lambda: extras.training_document(place, search))
         return [{"place": self._named(place), **read}] if read else []
 
     @staticmethod
@@ -167,7 +167,7 @@ class _Folder:
         self,
         stores: list[Path],
         studies: list[dict[str, Any]],
-        found: dict[str, Any] | None,
+        search: dict[str, Any] | None,
         trainings: list[dict[str, Any]],
         recalls: list[dict[str, Any]],
     ) -> None:
@@ -182,7 +182,7 @@ class _Folder:
         elif not any(s["probes"] for s in studies):
             what = "Probes: nothing was measured while the models trained."
             self._absent(what, f"denseam sweep … --probes all --out {folder}")
-        if found is None:
+        if search is None:
             self._absent(
                 "A search for the learning rate of a large model.", f"denseam tune DATA --out {folder}"
             )

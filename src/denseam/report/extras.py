@@ -48,25 +48,25 @@ def read_search(path: Path) -> dict[str, Any]:
     return document
 
 
-def tuned_document(found: dict[str, Any]) -> dict[str, Any]:
+def tuned_document(search: dict[str, Any]) -> dict[str, Any]:
     """Return what the page shows of `tuned.json`."""
     kept = (
         "status", "recommended", "eta0", "eta0_ci", "constants", "base", "scales", "seeds", "advice",
         "target", "parameters", "data", "version",
     )  # fmt: skip
-    cost = found["cost"]
-    verdicts = [found["verdict"], *found["others"].values()]
-    return {k: found.get(k) for k in kept} | {
+    cost = search["cost"]
+    verdicts = [search["verdict"], *search["others"].values()]
+    return {k: search.get(k) for k in kept} | {
         "cost": {k: cost.get(k) for k in ("runs", "seconds", "share")},
         "verdicts": [{k: v.get(k) for k in ("name", "axis", "status", "reason")} for v in verdicts if v],
     }
 
 
-def judged_runs(records: Records, found: dict[str, Any]) -> Records:
+def judged_runs(records: Records, search: dict[str, Any]) -> Records:
     """Return the runs that a search was judged by: its last grid, at the sizes from the base on."""
-    v = found["verdict"]
+    v = search["verdict"]
     scales = {int(s) for s in v.get(f"optimum_{v.get('axis')}") or {}}
-    constants = found.get("constants") or {}
+    constants = search.get("constants") or {}
     rows = [
         r for r in records
         if r["scale"] in scales and r["study"] == v.get("name") and r["seed"] < (v.get("seeds") or 0)
@@ -94,12 +94,12 @@ def claims(path: Path) -> list[dict[str, str]] | None:
 # --- training --------------------------------------------------------------------------------------
 
 
-def training_document(folder: Path, found: dict[str, Any] | None) -> dict[str, Any] | None:
+def training_document(folder: Path, search: dict[str, Any] | None) -> dict[str, Any] | None:
     """Return a training, finished or not, with the range that a search let expect; None if there is none."""
     if (folder / target.LOG).is_file():
         log = read_json(folder / target.LOG)
         losses = [math.inf if v is None else float(v) for v in log["loss"]]
-        band = _band(folder, found, len(losses), log.get("zero_mse"))
+        band = _band(folder, search, len(losses), log.get("zero_mse"))
         kept = ("status", "diverged_at", "final_mse", "heldout_mse", "zero_mse", "left_expected_at",
                 "left_expected", "seconds", "operations", "version")  # fmt: skip
         facts = {k: log.get(k) for k in kept}
@@ -116,14 +116,14 @@ def training_document(folder: Path, found: dict[str, Any] | None) -> dict[str, A
 
 
 def _band(
-    folder: Path, found: dict[str, Any] | None, epochs: int, zero: float | None
+    folder: Path, search: dict[str, Any] | None, epochs: int, zero: float | None
 ) -> dict[str, list[float]] | None:
     """Return the range that was expected, if this is the model that was tuned for."""
-    expected = ((found or {}).get("recipe") or {}).get("expected")
-    if not found or not expected or not zero or len(expected["low"]) != epochs:
+    expected = ((search or {}).get("recipe") or {}).get("expected")
+    if not search or not expected or not zero or len(expected["low"]) != epochs:
         return None
     shape = _shape(folder / target.MODEL)
-    wanted = found.get("target") or {}
+    wanted = search.get("target") or {}
     if shape is not None and any(shape[c] != wanted.get(c) for c in ("N", "K")):
         return None
     return {k: [zero * float(v) for v in expected[k]] for k in ("low", "middle", "high")}

@@ -23,6 +23,7 @@ from denseam.studies.cluster import Cluster
 from denseam.studies.executors import ExecutorLost, Limited, check_worker, token
 from denseam.studies.shards import describe
 from denseam.training.devices import cores
+from denseam.training.progress import Progress, told
 
 #: Seconds to wait for a scheduler, and for the first worker of one that is there.
 REACH, FIRST_WORKER = 6.0, 60.0
@@ -39,8 +40,8 @@ class DaskExecutor(Limited):
     can train at once, and none is blamed that only waited.
     """
 
-    def __init__(self, client: Any, say: Callable[[str], None]) -> None:
-        self._client, self._say = client, say
+    def __init__(self, client: Any, progress: Progress) -> None:
+        self._client, self._progress = client, progress
         self._executor = client.get_executor(pure=False)
         self._alone = 0.0
 
@@ -74,7 +75,9 @@ class DaskExecutor(Limited):
             self._alone = time.monotonic() + 15
         elif 0 < self._alone < time.monotonic():
             self._alone = -1.0
-            self._say("no worker is left; waiting for one (Ctrl-C stops, what is written is kept)")
+            self._progress.message(
+                "no worker is left; waiting for one (Ctrl-C stops, what is written is kept)"
+            )
         return threads
 
     def _check(self) -> None:
@@ -87,7 +90,11 @@ class DaskExecutor(Limited):
 
 @contextlib.contextmanager
 def connect(
-    cluster: Cluster, folder: str | os.PathLike[str], *, say: Callable[[str], None] | None = None
+    cluster: Cluster,
+    folder: str | os.PathLike[str],
+    *,
+    progress: Progress | None = None,
+    say: Callable[[str], None] | None = None,
 ) -> Iterator[DaskExecutor | None]:
     """Give an executor for `denseam.sweep`, or None for this process; close it at the end.
 
@@ -97,10 +104,12 @@ def connect(
         Where the study runs.
     folder
         Where the results go; every worker must see it.
-    say
+    progress
         Told what people should know, such as the address of the dashboard.
+    say
+        Instead of `progress`: called with each such line.
     """
-    say = say or (lambda _: None)
+    progress = told(progress, say)
     if cluster.kind == "local":
         yield None
         return
@@ -123,10 +132,10 @@ def connect(
                 client.run_on_scheduler(_allow_failures, DEATHS - 1)
             except ImportError as error:
                 raise InputError(f"address {target}: the scheduler cannot load denseam ({error})") from None
-        executor = DaskExecutor(client, say)
+        executor = DaskExecutor(client, progress)
         if executor.dashboard:
-            say(f"dashboard at {executor.dashboard}")
-        _wait_for_a_worker(client, cluster, say)
+            progress.message(f"dashboard at {executor.dashboard}")
+        _wait_for_a_worker(client, cluster, progress)
         check_workers(client, folder)
         yield executor
 
@@ -225,10 +234,10 @@ def _allow_failures(deaths: int, dask_scheduler: Any = None) -> None:
     dask_scheduler.allowed_failures = min(dask_scheduler.allowed_failures, deaths)
 
 
-def _wait_for_a_worker(client: Any, cluster: Cluster, say: Callable[[str], None]) -> None:
+def _wait_for_a_worker(client: Any, cluster: Cluster, progress: Progress) -> None:
     if client.nthreads():
         return
-    say("waiting for the first worker (Ctrl-C stops)")
+    progress.message("waiting for the first worker (Ctrl-C stops)")
     patience = None if cluster.kind == "slurm" else FIRST_WORKER  # a queue may be long
     began = time.monotonic()
     while not client.nthreads():

@@ -1,14 +1,13 @@
-"""What became of a run, and who hears of it."""
+"""What became of a run."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 from jaxtyping import Float
 
-from denseam.rules import Shape
 from denseam.studies.study import RunSpec
 
 
@@ -28,19 +27,6 @@ class Outcome:
     device: str
     probe_steps: tuple[int, ...] = ()
     probes: Mapping[str, Float[np.ndarray, " probe_steps"]] = dataclasses.field(default_factory=dict)
-
-
-class Listener:
-    """Hears how training goes; override what you want to know. Called from worker threads."""
-
-    def compiling(self, shape: Shape) -> None:
-        """Hear that a shape is about to be trained for the first time, and compiled where it is new."""
-
-    def advanced(self, steps: int, spec: RunSpec) -> None:
-        """Hear that a run took steps (or will not need them)."""
-
-    def finished(self, outcomes: Sequence[Outcome]) -> None:
-        """Hear that a chunk of runs has ended."""
 
 
 class Interrupted(Exception):

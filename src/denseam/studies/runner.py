@@ -17,13 +17,13 @@ from denseam.errors import InputError, refuse
 from denseam.studies.documents import to_document
 from denseam.studies.engine import train_runs
 from denseam.studies.executors import SetAside, check_executor, enlist, spread
-from denseam.studies.outcome import Listener
 from denseam.studies.records import Records, Row, row
 from denseam.studies.shards import Shard, cut, outcome
 from denseam.studies.store import Store
 from denseam.studies.study import RunSpec, Study
 from denseam.training.devices import platform_of
 from denseam.training.precision import check_precision
+from denseam.training.progress import Progress
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,26 +38,11 @@ class Summary:
     set_aside: tuple[SetAside, ...] = ()
 
 
-class SweepListener(Listener):
-    """A listener that is also told what is about to happen."""
-
-    def begin(
-        self, studies: Sequence[Study], todo: Sequence[tuple[Study, list[RunSpec]]], reused: int
-    ) -> None:
-        """Say which runs will be trained, and how many are there already."""
-
-    def study(self, study: Study) -> None:
-        """Say that a study begins."""
-
-    def end(self) -> None:
-        """Say that all is done, or was stopped."""
-
-
 def sweep(
     study: Study | Sequence[Study],
     out: str | os.PathLike[str] | None = None,
     *,
-    listener: SweepListener | None = None,
+    progress: Progress | None = None,
     stop: threading.Event | None = None,
     devices: Sequence[Any] | None = None,
     workers: int | None = None,
@@ -72,14 +57,16 @@ def sweep(
     out
         A folder; runs that are in it already are not trained again, and each chunk of runs is saved
         as soon as it ends. Without it the records are only returned.
-    listener, stop, devices, workers
+    progress
+        Told how it goes.
+    stop, devices, workers
         As in `denseam.studies.engine.train_runs`.
     executor
         Who trains instead of this process: any `concurrent.futures.Executor` whose workers see the folder,
         such as a process pool that spawns, or that of `denseam.studies.cluster.connect`.
     """
     summary = run_studies(
-        study, out, listener=listener, stop=stop, devices=devices, workers=workers, executor=executor
+        study, out, progress=progress, stop=stop, devices=devices, workers=workers, executor=executor
     )
     for shard in summary.set_aside:
         warnings.warn(str(shard), stacklevel=2)
@@ -90,7 +77,7 @@ def run_studies(
     study: Study | Sequence[Study],
     out: str | os.PathLike[str] | None = None,
     *,
-    listener: SweepListener | None = None,
+    progress: Progress | None = None,
     stop: threading.Event | None = None,
     devices: Sequence[Any] | None = None,
     workers: int | None = None,
@@ -101,7 +88,7 @@ def run_studies(
     refuse(["study must not be an empty list"] * (not studies))
     asked = [(one, one.runs()) for one in studies]
     return run_specs(
-        asked, out, listener=listener, stop=stop, devices=devices, workers=workers, executor=executor
+        asked, out, progress=progress, stop=stop, devices=devices, workers=workers, executor=executor
     )
 
 
@@ -109,14 +96,14 @@ def run_specs(
     asked: Sequence[tuple[Study, list[RunSpec]]],
     out: str | os.PathLike[str] | None = None,
     *,
-    listener: SweepListener | None = None,
+    progress: Progress | None = None,
     stop: threading.Event | None = None,
     devices: Sequence[Any] | None = None,
     workers: int | None = None,
     executor: Executor | None = None,
 ) -> Summary:
     """Do the same for chosen runs of each study."""
-    listener = listener or SweepListener()
+    progress = progress or Progress()
     began = time.perf_counter()
     if executor is None:
         for one, _ in asked:
@@ -141,23 +128,22 @@ def run_specs(
     todo = [(one, [spec for spec in specs if spec.key not in present]) for one, specs in asked]
     rows: list[Row] = []
     set_aside: list[SetAside] = []
-    listener.begin([one for one, _ in asked], todo, len(keys & present))
+    progress.sweep_begins(todo, len(keys & present))
     try:
         if executor is not None:
             assert out is not None
-            set_aside = _elsewhere(todo, out, executor, listener, stop)
+            set_aside = _elsewhere(todo, out, executor, progress, stop)
             todo = []
         for one, specs in todo:
-            listener.study(one)
             for outcomes in train_runs(
-                one, specs, listener=listener, stop=stop, devices=devices, workers=workers
+                one, specs, progress=progress, stop=stop, devices=devices, workers=workers
             ):
                 fresh = [row(one, ended) for ended in outcomes]
                 if store is not None:
                     store.write(fresh)
                 rows += fresh
     finally:
-        listener.end()
+        progress.sweep_ends()
     records = Records(rows)
     if store is not None:
         everything = store.read()
@@ -171,10 +157,10 @@ def _elsewhere(
     todo: Sequence[tuple[Study, list[RunSpec]]],
     out: str | os.PathLike[str],
     executor: Executor,
-    listener: SweepListener,
+    progress: Progress,
     stop: threading.Event | None,
 ) -> list[SetAside]:
-    """Have an executor train; tell the listener of each shard that ends; return those set aside."""
+    """Have an executor train; tell of each shard that ends; return those set aside."""
     if not any(specs for _, specs in todo):
         return []
     crew = enlist(executor, out)
@@ -183,13 +169,12 @@ def _elsewhere(
         if isinstance(ended, SetAside):
             set_aside.append(ended)
         else:
-            _tell(listener, shard, ended)
+            _tell(progress, shard, ended)
     return set_aside
 
 
-def _tell(listener: SweepListener, shard: Shard, runs: Mapping[str, tuple[str, float]]) -> None:
+def _tell(progress: Progress, shard: Shard, runs: Mapping[str, tuple[str, float]]) -> None:
     for part in shard.parts:
-        listener.study(part.study)
         for spec in part.specs:
-            listener.advanced(part.study.steps(spec.shape), spec)
-        listener.finished([outcome(spec, runs[spec.key]) for spec in part.specs])
+            progress.advanced(part.study.steps(spec.shape), spec)
+        progress.finished([outcome(spec, runs[spec.key]) for spec in part.specs])

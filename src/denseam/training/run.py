@@ -19,6 +19,7 @@ from denseam.training.batches import Batches, draw_batches, noisy_batch
 from denseam.training.divergence import Status, ending, infinite_once_blown
 from denseam.training.gradient import loss, mse, step
 from denseam.training.optimizers import Optimizer
+from denseam.training.progress import Progress, calling
 
 
 def train_epoch(
@@ -104,7 +105,7 @@ def train(
     noise: float = 0.5,
     batch: int | None = None,
     seed: int = 0,
-    progress: Callable[[int, float], None] | None = None,
+    progress: Progress | Callable[[int, float], None] | None = None,
 ) -> Run:
     """Train a model to denoise: minimise ‖f(y + ε) − y‖² over samples y and noise ε.
 
@@ -125,8 +126,10 @@ def train(
     seed
         The integer that batches and noise come from; two learning rates of one seed see the same.
     progress
-        Called after every epoch with its number, from 1, and its mean MSE.
+        Told how it goes; a function is called after every epoch with its number, from 1, and its mean MSE.
     """
+    if not isinstance(progress, Progress):
+        progress = Progress() if progress is None else calling(epoch_ended=progress)
     array, B = _checked(model, data, optimizer, epochs, noise, batch)
     P = array.shape[0]
     # Scales are static; without them one compiled program serves all learning rates of a shape.
@@ -135,13 +138,19 @@ def train(
     initial_mse = float(np.mean(_evaluate(bare, array, draw_batches(seed, epochs - 1, P, B), noise)))
     state = optimizer.init(bare.parameters)
     curve = np.full((epochs, P // B), np.inf)
-    for epoch in range(epochs):
-        bare, state, errors = _train(bare, optimizer, state, array, draw_batches(seed, epoch, P, B), noise)
-        curve[epoch] = infinite_once_blown(np.asarray(errors))
-        if progress is not None:
-            progress(epoch + 1, float(np.mean(curve[epoch])))
-        if np.isinf(curve[epoch, -1]):
-            break
+    progress.training_begins(f"memory with N = {model.N}, K = {model.K}", curve.size, epochs)
+    try:
+        for epoch in range(epochs):
+            batches = draw_batches(seed, epoch, P, B)
+            bare, state, errors = _train(bare, optimizer, state, array, batches, noise)
+            curve[epoch] = infinite_once_blown(np.asarray(errors))
+            mean = float(np.mean(curve[epoch]))
+            progress.training_advanced((epoch + 1) * curve.shape[1], mean)
+            progress.epoch_ended(epoch + 1, mean)
+            if np.isinf(curve[epoch, -1]):
+                break
+    finally:
+        progress.training_ends()
     end = ending(curve, initial_mse)
     return Run(
         model=dataclasses.replace(bare, scales=model.scales),

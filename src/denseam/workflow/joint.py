@@ -16,6 +16,7 @@ import numpy as np
 from denseam.errors import InputError
 from denseam.studies.records import Records
 from denseam.studies.study import RunSpec, Study
+from denseam.training.progress import Progress
 from denseam.workflow.goals import Goal
 
 #: Points of one batch.
@@ -29,7 +30,7 @@ class Search(Protocol):
 
     goal: Goal
     seeds: int
-    say: Any
+    progress: Progress
 
     def rates(self, grid: range) -> tuple[float, float]:
         """Return the smallest and the largest learning rate of a grid."""
@@ -81,7 +82,9 @@ def best_point(search: Search, scale: int, axes: Sequence[str], grid: range, tri
     low, high = search.rates(grid)
     ranges = {"eta0": Range(low / 10, high * 10), **{axis: RANGES[axis] for axis in axes}}
     study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=0, n_startup_trials=2 * BATCH))
-    search.say(f"searching {', '.join(ranges)} at {search.goal.letter} = {scale}: {trials} points")
+    search.progress.message(
+        f"searching {', '.join(ranges)} at {search.goal.letter} = {scale}: {trials} points"
+    )
     for first in range(0, trials, BATCH):
         asked = [study.ask() for _ in range(min(BATCH, trials - first))]
         points = [{axis: _suggest(trial, axis, r) for axis, r in ranges.items()} for trial in asked]

@@ -46,6 +46,7 @@ from denseam.training.optimizers import Optimizer
 from denseam.training.places import OneDevice, OnMesh, named
 from denseam.training.precision import check_precision, dtype_of, numbers, products
 from denseam.training.processes import as_the_first_says, check_folder, writers
+from denseam.training.progress import Progress
 from denseam.training.segments import evaluate
 from denseam.workflow.memory import Memory
 from denseam.workflow.recipe import Recipe
@@ -56,25 +57,6 @@ SAVE_SECONDS = 20.0
 #: Batches read at once.
 SEGMENT_BYTES = 1 << 23
 SEGMENT_SECONDS = 1.0
-
-
-class TrainListener:
-    """Hears how training goes; override what you want to know."""
-
-    def begin(self, study: Study, spec: RunSpec, done: int, expected: Expected | None) -> None:
-        """Say what is trained, and how many steps of it are there already."""
-
-    def advanced(self, step: int, loss: float) -> None:
-        """Say how many steps are done, and the loss of the last ones."""
-
-    def epoch(self, epoch: int, loss: float, expected: tuple[float, float] | None) -> None:
-        """Say that an epoch ended, with its mean loss and the range that was expected."""
-
-    def left(self, epoch: int, loss: float, expected: tuple[float, float], side: str) -> None:
-        """Say that the loss has left the curve that the small models predict."""
-
-    def end(self) -> None:
-        """Say that training has ended, or was stopped."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -149,7 +131,7 @@ def train_target(
     *,
     scale: int | None = None,
     seed: int = 0,
-    listener: TrainListener | None = None,
+    progress: Progress | None = None,
     stop: threading.Event | None = None,
     device: Any = None,
     mesh: str | Mapping[str, int] | None = None,
@@ -166,7 +148,7 @@ def train_target(
         Another size of the family than the target.
     seed
         The integer that initial weights, batches and noise come from.
-    listener
+    progress
         Told how it goes, and when the loss leaves what the small models predict.
     stop
         When set, training ends as by Ctrl-C: the state is saved, and `KeyboardInterrupt` raised.
@@ -187,9 +169,9 @@ def train_target(
     platform = platform_of(device)
     check_precision(study.precision, platform)
     expected = recipe.expected if spec.scale == recipe.target else None
-    listener = listener or TrainListener()
+    progress = progress or Progress()
     with jax.default_device(device), numbers(study.precision):
-        return _Training(study, spec, expected, Path(out), listener, platform, placement, stop).run()
+        return _Training(study, spec, expected, Path(out), progress, platform, placement, stop).run()
 
 
 class _State(NamedTuple):
@@ -209,13 +191,13 @@ class _Training:
         spec: RunSpec,
         expected: Expected | None,
         out: Path,
-        listener: TrainListener,
+        progress: Progress,
         platform: str,
         placement: Placement | None = None,
         stop: threading.Event | None = None,
     ) -> None:
         self.study, self.spec, self.expected, self.out = study, spec, expected, out
-        self.listener, self.platform, self.stop = listener, platform, stop
+        self.progress, self.platform, self.stop = progress, platform, stop
         self.on = OneDevice(platform) if placement is None else OnMesh(placement)
         self.writers = writers()
         self.dtype = dtype_of(study.precision)
@@ -238,14 +220,15 @@ class _Training:
         frame, optimizer = self.on.begin(lambda start: build(self.study, self.spec, start, self.dtype))
         there = as_the_first_says((self.out / STATE).exists())
         at = self._resume() if there else _State(*self.on.draw(), 0)
-        self.listener.begin(self.study, self.spec, at.step, self.expected)
+        name = f"{self.study.name} at {self.spec.shape}, eta0 = {self.spec.values['eta0']:.3g}"
+        self.progress.training_begins(name, self.steps, self.study.epochs, at.step)
         alive = True
         try:
             for first, segment in self._segments(at.step, frame):
                 at, error = self._advance(at, frame, optimizer, segment)
                 self.losses[first : at.step] = error
                 self.squares[first : at.step] = whole(_mean_square(segment.Y))
-                self.listener.advanced(at.step, float(np.mean(error)))
+                self.progress.training_advanced(at.step, float(np.mean(error)))
                 alive = bool(np.isfinite(error).all())
                 if not alive:
                     break
@@ -265,7 +248,7 @@ class _Training:
                     self._save(at)
             raise
         finally:
-            self.listener.end()
+            self.progress.training_ends()
         if alive:
             self._save(at)
         model = frame.with_parameters(at.parameters)
@@ -364,13 +347,13 @@ class _Training:
     def _epoch_ended(self, epochs: int) -> None:
         curve, zero, e = self._curve(epochs), self._zero(epochs), self.expected
         room = None if e is None else (zero * float(e.low[epochs - 1]), zero * float(e.high[epochs - 1]))
-        self.listener.epoch(epochs, float(curve[-1]), room)
+        self.progress.epoch_ended(epochs, float(curve[-1]), room)
         if e is None or room is None or self.left_at is not None:
             return
         side = e.leaves(curve.tolist(), zero)
         if side:
             self.left_at, self.left_side = epochs, side
-            self.listener.left(epochs, float(curve[-1]), room, side)
+            self.progress.left_expected(epochs, float(curve[-1]), room, side)
 
     # --- files -------------------------------------------------------------------------------------
 

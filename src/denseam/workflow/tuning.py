@@ -31,8 +31,9 @@ from denseam.errors import InputError, refuse
 from denseam.rules import Scales
 from denseam.studies.description import AXES
 from denseam.studies.records import Records
-from denseam.studies.runner import SweepListener, run_specs
+from denseam.studies.runner import run_specs
 from denseam.studies.study import RunSpec, Study
+from denseam.training.progress import Progress, told
 from denseam.workflow import sentences
 from denseam.workflow.advice import Advice, advise
 from denseam.workflow.goals import SIZES, Goal, goal
@@ -48,8 +49,6 @@ MOST_SEEDS = 9
 #: The most that may be spent, as a share of a sweep at the target.
 BUDGET = 0.1
 RUNS = "runs"
-
-Say = Callable[[str], None]
 
 
 def rate(k: int) -> float:
@@ -170,9 +169,9 @@ def tune(
     seeds: int = FEWEST,
     budget: float = BUDGET,
     trials: int = 96,
-    listener: SweepListener | None = None,
+    progress: Progress | None = None,
     stop: threading.Event | None = None,
-    say: Say = lambda text: None,
+    say: Callable[[str], None] | None = None,
     devices: Sequence[Any] | None = None,
     **asked: Any,
 ) -> Tuned:
@@ -192,10 +191,10 @@ def tune(
         The most operations to spend, as a share of a sweep at the target.
     trials
         Points to try at the smallest size where several axes are tuned.
-    listener, stop, devices
+    progress, stop, devices
         As in `sweep`.
     say
-        Called with a line for every step of the search.
+        Instead of `progress`: called with a line for every step of the search.
     asked
         The goal: what `denseam.workflow.goals.goal` takes.
     """
@@ -216,7 +215,7 @@ def tune(
         from denseam.workflow.joint import prepare
 
         prepare(wanted, others)  # before anything is trained
-    return Search(wanted, Path(out), seeds, budget, listener, stop, say, devices).run(others, trials)
+    return Search(wanted, Path(out), seeds, budget, told(progress, say), stop, devices).run(others, trials)
 
 
 class Search:
@@ -228,13 +227,12 @@ class Search:
         out: Path,
         seeds: int,
         budget: float,
-        listener: SweepListener | None,
+        progress: Progress,
         stop: threading.Event | None,
-        say: Say,
         devices: Sequence[Any] | None,
     ) -> None:
         self.goal, self.out, self.seeds, self.budget = wanted, out, seeds, budget
-        self.listener, self.stop, self.say, self.devices = listener, stop, say, devices
+        self.progress, self.stop, self.devices = progress, stop, devices
         self.used: dict[str, float] = {}  # key → operations of every run that was asked for
         self.seconds = 0.0
         self.constants: dict[str, float] = {}
@@ -246,7 +244,9 @@ class Search:
         grid = self._scout(scales[0])
         share = sum(map(self.goal.operations, scales)) / self.goal.operations(self.goal.target)
         if share > self.budget:
-            self.say(f"these sizes alone take {100 * share:.0f} % of a sweep at the target, above the budget")
+            self.progress.message(
+                f"these sizes alone take {100 * share:.0f} % of a sweep at the target, above the budget"
+            )
         if others:
             from denseam.workflow.joint import best_point
 
@@ -268,7 +268,7 @@ class Search:
         summary = run_specs(
             [(study, specs)],
             self.out / RUNS,
-            listener=self.listener,
+            progress=self.progress,
             stop=self.stop,
             devices=self.devices,
         )
@@ -293,7 +293,7 @@ class Search:
 
     def _scout(self, scale: int) -> range:
         """Return the fine grid around the best of a coarse one at the smallest size."""
-        self.say(f"scouting at {self.goal.letter} = {scale}")
+        self.progress.message(f"scouting at {self.goal.letter} = {scale}")
         low, high = SCOUT
         while True:
             ks = list(range(low, high + 1, 2))
@@ -325,7 +325,8 @@ class Search:
             )
             if wider == grid:
                 return grid
-            self.say(f"widening the grid of eta0 to {rate(wider[0]):.2g} … {rate(wider[-1]):.2g}")
+            first, last = self.rates(wider)
+            self.progress.message(f"widening the grid of eta0 to {first:.2g} … {last:.2g}")
             grid = wider
 
     # --- the sizes ---------------------------------------------------------------------------------
@@ -333,15 +334,15 @@ class Search:
     def _climb(self, scales: tuple[int, ...], grid: range) -> tuple[Verdict, range]:
         """Return the verdict of the longest run of sizes that transfers; of all of them if none does."""
         while True:
-            letter = self.goal.letter
-            self.say(f"sweeping {letter} = {', '.join(map(str, scales))} with {self.seeds} seeds")
+            sizes = f"{self.goal.letter} = {', '.join(map(str, scales))}"
+            self.progress.message(f"sweeping {sizes} with {self.seeds} seeds")
             grid = self._widened(scales, grid)
             records = self._sweep(scales, grid, self.seeds)
             every = [self._judge(records, scales[i:]) for i in range(len(scales) - SIZES + 1)]
             good = [v for v in every if v.status == "TRANSFERS"]
             if good:
                 return good[0], grid
-            self.say(f"{every[-1].status}: {every[-1].reason}")
+            self.progress.message(f"{every[-1].status}: {every[-1].reason}")
             # The cost of transfer is small in the mean, only not surely so.
             unsure = any(_nearly(v) for v in every)
             if unsure and self.seeds < MOST_SEEDS:
@@ -374,7 +375,7 @@ class Search:
         values = neighbours(axis, self.constants[axis])
         fixed = {a: (v,) for a, v in self.constants.items() if a != axis}
         study = self.goal.at(scales, (rate(k),), self.seeds, **fixed, **{axis: values})
-        self.say(f"checking that {axis} = {self.constants[axis]:.3g} holds too")
+        self.progress.message(f"checking that {axis} = {self.constants[axis]:.3g} holds too")
         return verdict(self.train(study, study.runs()), axis=axis)[0]
 
     # --- the result --------------------------------------------------------------------------------

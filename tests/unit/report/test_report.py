@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from jinja2 import UndefinedError
 
 import denseam
 from denseam import MemoriesOnly, Proportional, logspace
@@ -20,7 +21,7 @@ from denseam.errors import InputError
 from denseam.report import write_report
 from denseam.report.command import sweep_command
 from denseam.report.contents import contents
-from denseam.report.markup import embedded_json, tag
+from denseam.report.page import environment
 from denseam.rules import prescription
 from denseam.studies.store import Store
 from tests.synthetic import rows, study
@@ -263,13 +264,21 @@ def data_text(page):
     return re.search(r'id="data">(.*?)</script>', page, re.S)[1]
 
 
-def test_elements_and_json_escape():
-    assert tag("a", "<b>", href='"><i>') == '<a href="&quot;&gt;&lt;i&gt;">&lt;b&gt;</a>'
-    text = embedded_json({"x": "</script><!-- \u2028 & é"})
+def test_templates_escape_refuse_unknown_names_and_embed_json():
+    def filled(template, **values):
+        return environment().from_string(template).render(values)
+
+    assert (
+        filled('<a href="{{ x }}">{{ x }}</a>', x='"><i>')
+        == '<a href="&#34;&gt;&lt;i&gt;">&#34;&gt;&lt;i&gt;</a>'
+    )
+    with pytest.raises(UndefinedError, match="'y' is undefined"):
+        filled("{{ y }}", x=1)
+    text = filled("{{ x|tojson }}", x={"x": "</script><!-- \u2028 & é"})
     assert not set("<>&\u2028") & set(text)
     assert json.loads(text) == {"x": "</script><!-- \u2028 & é"}
     with pytest.raises(ValueError, match="JSON"):
-        embedded_json(math.inf)
+        filled("{{ x|tojson }}", x=math.inf)
 
 
 def test_the_page_asks_for_nothing_from_outside(tmp_path):

@@ -12,9 +12,10 @@ from denseam.errors import InputError
 from denseam.studies import engine
 from denseam.studies.build import build, scales_of
 from denseam.studies.engine import chunks, train_runs
-from denseam.studies.outcome import Interrupted, Listener
+from denseam.studies.outcome import Interrupted
 from denseam.studies.runner import run_studies
 from denseam.studies.study import Study
+from denseam.training.progress import Progress
 
 STUDY = Study("relu", "sgd", (16, 24), (0.003, 0.02, 0.1), seeds=2, epochs=3)
 
@@ -146,7 +147,7 @@ def test_a_sweep_in_which_everything_diverges_ends():
 
 
 def test_progress_adds_up_to_all_steps():
-    class Count(Listener):
+    class Count(Progress):
         steps = runs = 0
 
         def advanced(self, steps, spec):
@@ -156,7 +157,7 @@ def test_progress_adds_up_to_all_steps():
             self.runs += len(outcomes)
 
     count = Count()
-    outcomes(replace(STUDY, eta0=(0.01, 1e5)), listener=count)
+    outcomes(replace(STUDY, eta0=(0.01, 1e5)), progress=count)
     assert count.runs == 8
     assert count.steps == 8 * 3 * 10
 
@@ -178,11 +179,11 @@ def test_an_event_to_stop_by_serves_several_studies():
 def test_a_chunk_that_does_not_fit_is_halved(monkeypatch):
     real, calls = engine.train_chunk, []
 
-    def small_memory(program, chunk, listener, stop):
+    def small_memory(program, chunk, progress, stop):
         calls.append(sum(map(len, chunk)))
         if calls[-1] > 1:
             raise jax.errors.JaxRuntimeError("out of memory")
-        return real(program, chunk, listener, stop)
+        return real(program, chunk, progress, stop)
 
     monkeypatch.setattr(engine, "train_chunk", small_memory)
     assert len(outcomes(STUDY)) == 12
@@ -192,7 +193,7 @@ def test_a_chunk_that_does_not_fit_is_halved(monkeypatch):
 def test_one_model_that_fails_is_too_large_or_the_error_is_shown(monkeypatch):
     """Which of the two is decided by its size and the memory, not by the words of the error."""
 
-    def fails(program, chunk, listener, stop):
+    def fails(program, chunk, progress, stop):
         raise jax.errors.JaxRuntimeError("something is wrong")
 
     monkeypatch.setattr(engine, "train_chunk", fails)
@@ -207,7 +208,7 @@ def test_a_program_is_compiled_once_for_all_workers():
     """`jax.jit` lets the workers that need the same program wait for the one that compiles it."""
     from denseam.studies.engine.programs import _FUNCTIONS
 
-    class Heard(Listener):
+    class Heard(Progress):
         def __init__(self):
             self.shapes = []
 
@@ -217,7 +218,7 @@ def test_a_program_is_compiled_once_for_all_workers():
     study = replace(STUDY, scales=(13, 14), seeds=4, probes=("F",), name="")
     advance = _FUNCTIONS["cpu"].advance
     heard, before = Heard(), advance._cache_size()
-    outcomes(study, listener=heard, workers=4)
+    outcomes(study, progress=heard, workers=4)
     assert advance._cache_size() - before == 2
     assert sorted(shape.N for shape in heard.shapes) == [13, 14]
     outcomes(replace(study, eta0=(0.05,), name=""), workers=4)

@@ -27,10 +27,11 @@ from denseam.studies.dask_executor import connect
 from denseam.studies.documents import from_file
 from denseam.studies.executors import ExecutorLost, Limited, spread
 from denseam.studies.outcome import Interrupted
-from denseam.studies.runner import SweepListener, run_studies
+from denseam.studies.runner import run_studies
 from denseam.studies.shards import cut, run_shard
 from denseam.studies.store import Store
 from denseam.studies.study import Study
+from denseam.training.progress import Progress
 
 STUDY = Study("relu", "sgd", (16, 24), (0.01, 0.03, 1e5), seeds=2, epochs=2)
 #: Half an hour on one core.
@@ -157,7 +158,7 @@ def test_a_worker_of_another_version_trains_nothing(tmp_path):
 # --- executors -----------------------------------------------------------------------------------
 
 
-class Heard(SweepListener):
+class Heard(Progress):
     def __init__(self):
         self.steps, self.runs, self.ended = 0, [], 0
 
@@ -167,14 +168,14 @@ class Heard(SweepListener):
     def finished(self, outcomes):
         self.runs += [(o.spec.key, o.status, o.final_mse) for o in outcomes]
 
-    def end(self):
+    def sweep_ends(self):
         self.ended += 1
 
 
-def test_threads_give_the_same_table_and_tell_the_listener(tmp_path, local, small_shards):
+def test_threads_give_the_same_table_and_tell_of_progress(tmp_path, local, small_shards):
     heard = Heard()
     with ThreadPoolExecutor(2) as pool:
-        summary = run_studies(STUDY, tmp_path, executor=pool, listener=heard)
+        summary = run_studies(STUDY, tmp_path, executor=pool, progress=heard)
     assert table(summary.records) == local
     assert (summary.runs, summary.reused, summary.diverged, summary.set_aside) == (12, 0, 4, ())
     assert set(rows_on_disk(tmp_path).values()) == {1}
@@ -189,12 +190,12 @@ def test_threads_give_the_same_table_and_tell_the_listener(tmp_path, local, smal
 def test_a_pool_that_dies_is_said_and_the_next_call_resumes(tmp_path, local, small_shards):
     pool = ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
 
-    class Killer(SweepListener):
+    class Killer(Progress):
         def finished(self, outcomes):
             os.kill(next(iter(pool._processes)), signal.SIGKILL)
 
     with pytest.raises(ExecutorLost, match="the pool is broken: one of its workers died; run the same again"):
-        run_studies(STUDY, tmp_path, executor=pool, listener=Killer())
+        run_studies(STUDY, tmp_path, executor=pool, progress=Killer())
     written = sum(rows_on_disk(tmp_path).values())
     assert 0 < written < 12
     with pytest.raises(ExecutorLost, match="the pool is broken"):

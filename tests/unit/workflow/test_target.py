@@ -13,9 +13,10 @@ import denseam as dam
 from denseam.analysis.prediction import Expected
 from denseam.errors import InputError
 from denseam.studies.study import Study
+from denseam.training.progress import Progress
 from denseam.workflow import target
 from denseam.workflow.recipe import Recipe
-from denseam.workflow.target import LOG, MODEL, STATE, TrainListener, train_target
+from denseam.workflow.target import LOG, MODEL, STATE, train_target
 
 SGD = Study("relu", "sgd", (16,), (1.0,), seeds=1, epochs=5, regime=dam.Proportional(2, 5, 0.1))
 CASES = {
@@ -67,13 +68,13 @@ def test_an_event_stops_it_and_the_state_is_saved(tmp_path):
     assert not (tmp_path / MODEL).exists()
 
 
-class StopAt(TrainListener):
+class StopAt(Progress):
     """Ctrl-C after so many steps."""
 
     def __init__(self, step):
         self.step = step
 
-    def advanced(self, step, loss):
+    def training_advanced(self, step, loss):
         if step >= self.step:
             raise KeyboardInterrupt
 
@@ -85,7 +86,7 @@ def test_an_interrupted_training_ends_with_the_same_model(case, tmp_path, monkey
     whole = train_target(recipe, tmp_path / "whole")
     for step in (3, 10, 17, 49):
         with pytest.raises(KeyboardInterrupt):
-            train_target(recipe, tmp_path / "parts", listener=StopAt(step))
+            train_target(recipe, tmp_path / "parts", progress=StopAt(step))
         assert (tmp_path / "parts" / STATE).exists()
         assert not (tmp_path / "parts" / MODEL).exists()
     parts = train_target(recipe, tmp_path / "parts")
@@ -112,11 +113,11 @@ def test_a_finished_training_is_not_trained_again(tmp_path):
     first = train_target(CASES["relu-sgd"], tmp_path)
     seen = []
 
-    class Seen(TrainListener):
-        def advanced(self, step, loss):
+    class Seen(Progress):
+        def training_advanced(self, step, loss):
             seen.append(step)
 
-    second = train_target(CASES["relu-sgd"], tmp_path, listener=Seen())
+    second = train_target(CASES["relu-sgd"], tmp_path, progress=Seen())
     assert not seen
     assert np.array_equal(first.loss, second.loss)
     with pytest.raises(InputError, match="holds the training of another model"):
@@ -125,7 +126,7 @@ def test_a_finished_training_is_not_trained_again(tmp_path):
 
 def test_a_damaged_state_is_said(tmp_path):
     with pytest.raises(KeyboardInterrupt):
-        train_target(CASES["relu-sgd"], tmp_path, listener=StopAt(1))
+        train_target(CASES["relu-sgd"], tmp_path, progress=StopAt(1))
     (tmp_path / STATE).write_bytes((tmp_path / STATE).read_bytes()[:-8])
     with pytest.raises(InputError, match="not a readable safetensors file"):
         train_target(CASES["relu-sgd"], tmp_path)
@@ -163,11 +164,11 @@ def test_a_word_when_the_loss_leaves_what_was_expected(middle, side, tmp_path):
     recipe = replace(CASES["relu-sgd"], expected=Expected(0.9 * curve, curve, 1.1 * curve))
     told = []
 
-    class Told(TrainListener):
-        def left(self, epoch, loss, expected, where):
+    class Told(Progress):
+        def left_expected(self, epoch, loss, expected, where):
             told.append((epoch, where))
 
-    found = train_target(recipe, tmp_path / "out", listener=Told())
+    found = train_target(recipe, tmp_path / "out", progress=Told())
     assert told == ([(2, side)] if side else [])
     assert (found.left_at, found.left_side) == ((2, side) if side else (None, ""))
 

@@ -13,8 +13,8 @@ from denseam.analysis.prediction import Expected, expected_curve
 from denseam.analysis.transfer import Verdict
 from denseam.data import Preparation
 from denseam.errors import InputError
-from denseam.studies.runner import SweepListener
 from denseam.studies.store import Store
+from denseam.training.progress import Progress
 from denseam.workflow import sentences, tuning
 from denseam.workflow.advice import Advice, Remedy, advise
 from denseam.workflow.goals import goal
@@ -120,7 +120,7 @@ def test_a_search_that_cannot_be_writes_nothing(tmp_path, options, words):
 # --- the search --------------------------------------------------------------------------------------
 
 
-class Counting(SweepListener):
+class Counting(Progress):
     """Counts the runs that are trained."""
 
     def __init__(self):
@@ -164,14 +164,14 @@ def test_a_search_can_be_repeated_and_resumed(searched, tmp_path):
     again = Counting()
     copy = tmp_path / "copy"
     shutil.copytree(searched.folder, copy)
-    tune(searched.goal, copy, listener=again)
+    tune(searched.goal, copy, progress=again)
     assert again.trained == 0
     assert found_in(copy) == found_in(searched.folder)
     shards = sorted((copy / "runs" / "shards").iterdir())
     for shard in shards[::2]:
         shard.unlink()
     (copy / FILE).unlink()
-    tune(searched.goal, copy, listener=again)
+    tune(searched.goal, copy, progress=again)
     assert 0 < again.trained < searched.cost.runs
     assert found_in(copy) == found_in(searched.folder)
 

@@ -23,8 +23,9 @@ from denseam.analysis.transfer import Verdict, verdict
 from denseam.errors import InputError
 from denseam.rules import Parameterization, Power
 from denseam.rules.fields import logspace
-from denseam.studies.runner import SweepListener, sweep
+from denseam.studies.runner import sweep
 from denseam.studies.study import Study
+from denseam.training.progress import Progress
 
 #: Memories-only exponents are clean from so many memories per feature on.
 MEMORIES_PER_FEATURE = 8
@@ -81,7 +82,7 @@ def find_exponents(
     *,
     verify: bool = True,
     out: str | os.PathLike[str] | None = None,
-    listener: SweepListener | None = None,
+    progress: Progress | None = None,
     **options: Any,
 ) -> Proposal:
     """Propose exponents of s1, s2 and eta_W for a parameterization, and verify them by a sweep.
@@ -94,12 +95,12 @@ def find_exponents(
         Whether to sweep learning rates with the proposal and judge the transfer.
     out
         A folder that keeps the runs of that sweep.
-    listener
-        Told of its progress.
+    progress
+        Told how it goes.
     """
     study = checked_study(activation, optimizer, **options)
     _check_regime(study)
-    return propose(study, check_study(study, listener=listener), verify=verify, out=out, listener=listener)
+    return propose(study, check_study(study, progress=progress), verify=verify, out=out, progress=progress)
 
 
 def propose(
@@ -108,7 +109,7 @@ def propose(
     *,
     verify: bool = True,
     out: str | os.PathLike[str] | None = None,
-    listener: SweepListener | None = None,
+    progress: Progress | None = None,
 ) -> Proposal:
     """Do what `find_exponents` does, from a study made by `checked_study` and its check."""
     _check_regime(study)
@@ -119,7 +120,7 @@ def propose(
     intervals: dict[str, Interval] = {}
     constants: dict[str, float] = {}
     for factor, quantity in (("s1", "Z"), ("s2", "F"), ("eta_W", "dZ_W")):
-        measured = measured_of(_with(first, rule, constants), listener)
+        measured = measured_of(_with(first, rule, constants), progress)
         slope = slope_of(quantity, 0, measured.scales, measured.values[quantity][0], Expectation(0.0))
         if slope.slope is None or slope.ci is None:
             raise InputError(f"parameterization: {quantity} is not finite at every scale; lower eta0")
@@ -130,7 +131,7 @@ def propose(
         power = _power(given, exponents[factor], regime)
         rule = dataclasses.replace(rule, **{factor: power})  # type: ignore[arg-type]
         if factor != "eta_W":
-            measured = measured_of(_with(first, rule, constants), listener)
+            measured = measured_of(_with(first, rule, constants), progress)
             size = float(np.exp(np.mean(np.log(measured.values[quantity][0]))))
             if not TOO_SMALL <= size <= TOO_LARGE:
                 constants[f"{factor}_0"] = 1 / size
@@ -143,8 +144,8 @@ def propose(
         constants,
         rule,
         start,
-        check_study(proposal, listener=listener),
-        _transfer(proposal, out, listener) if verify else None,
+        check_study(proposal, progress=progress),
+        _transfer(proposal, out, progress) if verify else None,
     )
 
 
@@ -176,7 +177,7 @@ def _power(given: Power, exponent: float, regime: str) -> Power:
     return Power(N=simple)
 
 
-def _transfer(study: Study, out: str | os.PathLike[str] | None, listener: SweepListener | None) -> Verdict:
+def _transfer(study: Study, out: str | os.PathLike[str] | None, progress: Progress | None) -> Verdict:
     """Sweep learning rates with the proposed rule over the smaller scales, and judge."""
     asked = dataclasses.replace(
         study,
@@ -188,4 +189,4 @@ def _transfer(study: Study, out: str | os.PathLike[str] | None, listener: SweepL
         probe_steps=None,
         name="",
     )
-    return verdict(sweep(asked, out, listener=listener))[0]
+    return verdict(sweep(asked, out, progress=progress))[0]

@@ -16,8 +16,9 @@ from denseam.rules.regimes import REGIMES, regime_from, regime_letter
 from denseam.studies.description import DOCUMENT
 from denseam.studies.documents import from_document
 from denseam.studies.records import Records
-from denseam.studies.runner import SweepListener, sweep
+from denseam.studies.runner import sweep
 from denseam.studies.study import Study
+from denseam.training.progress import Progress
 from denseam.training.quantities import log_spaced
 
 #: Memories-only: features, samples, batch. Few features, since K must be well above them.
@@ -67,7 +68,7 @@ def check(
     optimizer: str,
     *,
     out: str | os.PathLike[str] | None = None,
-    listener: SweepListener | None = None,
+    progress: Progress | None = None,
     **options: Any,
 ) -> Check:
     """Check how the parts of a step change with scale.
@@ -78,20 +79,20 @@ def check(
         As in `Study`.
     out
         A folder that keeps the runs; a check that was stopped goes on there.
-    listener
-        Told of progress.
+    progress
+        Told how it goes.
     options
         `regime` (a name or an object), `scales`, `eta0` (0.1, for Adam 0.03), `seeds` (4), `steps` (16),
         and whatever a `Study` takes: `centred`, `bias_init`, `parameterization`, `data`, …
     """
-    return check_study(checked_study(activation, optimizer, **options), out=out, listener=listener)
+    return check_study(checked_study(activation, optimizer, **options), out=out, progress=progress)
 
 
 def check_study(
-    study: Study, *, out: str | os.PathLike[str] | None = None, listener: SweepListener | None = None
+    study: Study, *, out: str | os.PathLike[str] | None = None, progress: Progress | None = None
 ) -> Check:
     """Check a study made by `checked_study`."""
-    return check_records(sweep(study, out, listener=listener))[0]
+    return check_records(sweep(study, out, progress=progress))[0]
 
 
 def check_records(records: Records) -> list[Check]:
@@ -116,6 +117,6 @@ def _judged(name: str, rows: Records) -> Check:
     return judge(measured, found, setting)
 
 
-def measured_of(study: Study, listener: SweepListener | None = None) -> Measurements:
+def measured_of(study: Study, progress: Progress | None = None) -> Measurements:
     """Train a study and return its probes alone."""
-    return from_records(sweep(study, listener=listener))
+    return from_records(sweep(study, progress=progress))

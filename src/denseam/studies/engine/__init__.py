@@ -23,17 +23,18 @@ from denseam.errors import InputError
 from denseam.studies.engine.chunks import Chunk, cut, halves, model_bytes
 from denseam.studies.engine.layouts import train_chunk
 from denseam.studies.engine.programs import Program
-from denseam.studies.outcome import Listener, Outcome
+from denseam.studies.outcome import Outcome
 from denseam.studies.study import RunSpec, Study
 from denseam.training.devices import cores, memory, platform_of
 from denseam.training.precision import check_precision, numbers
+from denseam.training.progress import Progress
 
 
 def train_runs(
     study: Study,
     specs: Sequence[RunSpec],
     *,
-    listener: Listener | None = None,
+    progress: Progress | None = None,
     stop: threading.Event | None = None,
     devices: Sequence[Any] | None = None,
     workers: int | None = None,
@@ -44,7 +45,7 @@ def train_runs(
     ----------
     study, specs
         The study, and which of its runs.
-    listener
+    progress
         Told of progress.
     stop
         When set, workers stop within a segment; unfinished chunks are given up.
@@ -53,13 +54,13 @@ def train_runs(
     workers
         Threads on the CPU; by default one for each core.
     """
-    listener, ended = listener or Listener(), _Stop(stop)
+    progress, ended = progress or Progress(), _Stop(stop)
     devices = list(devices or jax.devices())
     platform = platform_of(devices[0])
     check_precision(study.precision, platform)
     threads = (workers or cores()) if platform == "cpu" else len(devices)
     shapes = dict.fromkeys(spec.shape for spec in specs)
-    programs = {shape: Program(study, shape, platform, listener, threads) for shape in shapes}
+    programs = {shape: Program(study, shape, platform, progress, threads) for shape in shapes}
     free: queue.SimpleQueue[Any] = queue.SimpleQueue()
     for i in range(threads):
         free.put(devices[i % len(devices)])
@@ -68,7 +69,7 @@ def train_runs(
         device = free.get()
         try:
             with jax.default_device(device), numbers(study.precision):
-                return _train_what_fits(programs[chunk[0][0].shape], chunk, listener, ended)
+                return _train_what_fits(programs[chunk[0][0].shape], chunk, progress, ended)
         finally:
             free.put(device)
 
@@ -81,7 +82,7 @@ def train_runs(
     try:
         for future in concurrent.futures.as_completed(futures):
             outcomes = future.result()
-            listener.finished(outcomes)
+            progress.finished(outcomes)
             yield outcomes
     finally:  # also when the consumer stops, or Ctrl-C arrives while it waits
         ended.set()
@@ -100,11 +101,11 @@ class _Stop(threading.Event):
 
 
 def _train_what_fits(
-    program: Program, chunk: Chunk, listener: Listener, stop: threading.Event
+    program: Program, chunk: Chunk, progress: Progress, stop: threading.Event
 ) -> list[Outcome]:
     """Train a chunk; if it fails, as where the device's memory does not hold it, train its halves."""
     try:
-        return train_chunk(program, chunk, listener, stop)
+        return train_chunk(program, chunk, progress, stop)
     except (MemoryError, jax.errors.JaxRuntimeError):
         parts = halves(chunk)
         if len(parts) == 1:
@@ -113,4 +114,4 @@ def _train_what_fits(
             raise InputError(
                 f"scales: one model of {program.shape} does not fit into the memory of the device"
             ) from None
-    return [outcome for part in parts for outcome in _train_what_fits(program, part, listener, stop)]
+    return [outcome for part in parts for outcome in _train_what_fits(program, part, progress, stop)]

@@ -19,17 +19,18 @@ from denseam.model.streams import stream
 from denseam.studies.build import build
 from denseam.studies.engine.chunks import Chunk, segment_steps
 from denseam.studies.engine.programs import Program
-from denseam.studies.outcome import Interrupted, Listener, Outcome
+from denseam.studies.outcome import Interrupted, Outcome
 from denseam.studies.study import RunSpec
 from denseam.training.batches import sample_order
 from denseam.training.divergence import ending
 from denseam.training.gradient import Columns
+from denseam.training.progress import Progress
 
 
-def train_chunk(program: Program, chunk: Chunk, listener: Listener, stop: threading.Event) -> list[Outcome]:
+def train_chunk(program: Program, chunk: Chunk, progress: Progress, stop: threading.Event) -> list[Outcome]:
     """Train the runs of a chunk in the layout that suits the device."""
     layout = OneByOne if program.platform == "cpu" else Together
-    return layout(program, chunk, listener, stop).run()
+    return layout(program, chunk, progress, stop).run()
 
 
 class Group(NamedTuple):
@@ -70,8 +71,8 @@ class Layout(abc.ABC):
         Time spent on each model.
     """
 
-    def __init__(self, program: Program, chunk: Chunk, listener: Listener, stop: threading.Event) -> None:
-        self.program, self.chunk, self.listener, self.stop = program, chunk, listener, stop
+    def __init__(self, program: Program, chunk: Chunk, progress: Progress, stop: threading.Event) -> None:
+        self.program, self.chunk, self.progress, self.stop = program, chunk, progress, stop
         self.groups = [_group(program, specs[0]) for specs in chunk]
         self.built = []
         for specs in chunk:
@@ -226,7 +227,7 @@ class OneByOne(Layout):
             alive[i] = self._keep((0, i), first, error, measured)
             self.seconds[0, i] += time.perf_counter() - clock
             clock = time.perf_counter()
-            self.listener.advanced(self.T if alive[i] else p.steps - first, specs[i])
+            self.progress.advanced(self.T if alive[i] else p.steps - first, specs[i])
 
         for first in range(0, p.steps, self.T):
             living = [i for i, lives in enumerate(alive) if lives]
@@ -272,7 +273,7 @@ class Together(Layout):
         def collect(first: int, error: Array, measured: Array | None) -> bool:
             alive = self._keep(..., first, error, measured)
             for spec in itertools.chain.from_iterable(self.chunk):
-                self.listener.advanced(self.T if alive else p.steps - first, spec)
+                self.progress.advanced(self.T if alive else p.steps - first, spec)
             return alive
 
         for first in range(0, p.steps, self.T):

@@ -17,10 +17,10 @@ import numpy as np
 from jaxtyping import Array
 
 from denseam.rules import Shape
-from denseam.studies.outcome import Listener
 from denseam.studies.study import Study
 from denseam.training.gradient import Columns
 from denseam.training.precision import dtype_of, products
+from denseam.training.progress import Progress
 from denseam.training.segments import advance, draw, evaluate
 
 
@@ -72,7 +72,7 @@ class Program:
     """What the runs of one study and one shape have in common."""
 
     def __init__(
-        self, study: Study, shape: Shape, platform: str, listener: Listener, threads: int = 1
+        self, study: Study, shape: Shape, platform: str, progress: Progress, threads: int = 1
     ) -> None:
         assert shape.P is not None
         assert shape.B is not None
@@ -83,7 +83,7 @@ class Program:
         self.probe_steps = study.steps_to_probe(shape)
         self.dtype = dtype_of(study.precision)
         self.segments = Recent(2 * threads)  # for each worker one in use, one being drawn
-        self._listener, self._announced, self._announcing = listener, False, threading.Lock()
+        self._progress, self._announced, self._announcing = progress, False, threading.Lock()
 
     def draw(self, *samples: Any) -> Columns:
         """Return batches with their noise."""
@@ -94,7 +94,7 @@ class Program:
         with self._announcing:
             if not self._announced:
                 self._announced = True
-                self._listener.compiling(self.shape)
+                self._progress.compiling(self.shape)
         with products(self.study.precision):
             return _FUNCTIONS[self.platform].advance(*now, probes=self.study.probes)
 
