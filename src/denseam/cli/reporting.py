@@ -16,7 +16,7 @@ from denseam.cli.program import OK, app, print_json, say_skipped
 @json_option
 def report(folder: str, out: str | None, axis: str | None, target: int | None, json_: bool) -> int:
     """Write one self-contained HTML page on all that a FOLDER of results holds."""
-    from denseam.report import write_report
+    from denseam.report.write import write_report
 
     written = write_report(folder, out, axis=axis, target=target)
     say_skipped(written.skipped)

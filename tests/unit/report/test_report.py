@@ -18,10 +18,10 @@ import denseam
 from denseam import MemoriesOnly, Proportional, logspace
 from denseam.cli import main
 from denseam.errors import InputError
-from denseam.report import write_report
 from denseam.report.command import sweep_command
 from denseam.report.contents import contents
 from denseam.report.page import environment
+from denseam.report.write import write_report
 from denseam.rules import prescription
 from denseam.studies.store import Store
 from tests.synthetic import rows, study
