@@ -24,6 +24,7 @@ from denseam.studies.study import RunSpec
 from denseam.training.batches import sample_order
 from denseam.training.divergence import ending
 from denseam.training.gradient import Columns
+from denseam.training.segments import mean_square
 
 
 def train_chunk(program: Program, chunk: Chunk, listener: Listener, stop: threading.Event) -> list[Outcome]:
@@ -155,7 +156,7 @@ class Layout(abc.ABC):
             earlier = max(0, first_of_last - first)  # a segment may hold earlier epochs too
             segment = Columns(*(V[..., earlier:, :, :] for V in self._drawn(first)))
             errors.append(self._evaluated(models, segment))
-            squares.append(np.asarray(_mean_square(segment.Y)))
+            squares.append(np.asarray(mean_square(segment.Y)))
         zero = np.atleast_1d(np.mean(np.concatenate(squares, axis=-1), axis=-1))
         return np.mean(np.concatenate(errors, axis=-1), axis=-1), zero
 
@@ -300,11 +301,6 @@ class Together(Layout):
 
     def _joined(self, groups: Sequence[Any]) -> Any:
         return _stack(groups)
-
-
-@jax.jit
-def _mean_square(batches: Array) -> Array:
-    return jnp.mean(batches * batches, axis=(-1, -2))
 
 
 def _stack(items: Sequence[Any]) -> Any:
