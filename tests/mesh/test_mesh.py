@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import json
+import os
 import re
 import socket
 import subprocess
@@ -268,6 +269,9 @@ target.train_target(read_recipe(tuned, data), out, mesh="memories=2,batch=2", pr
 ENVIRONMENT = {
     "XLA_FLAGS": "--xla_force_host_platform_device_count=2 --xla_backend_optimization_level=0",
     "PATH": "/usr/bin:/bin",
+    **{
+        name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ
+    },  # the same copy of the library
 }
 
 
@@ -364,6 +368,22 @@ def test_a_disk_that_is_full_for_one_stops_both(tuned, tmp_path):
     assert "No space left on device" in said[1][1]
     assert time.monotonic() - began < 60
     assert not list((tmp_path / "out").iterdir())
+
+
+#: Says what the first of two processes has.
+AGREE = """
+import sys
+from denseam.training.processes import as_the_first_says, join_processes
+join_processes(sys.argv[1], 2, int(sys.argv[2]))
+mine = (2**24 + 1, 2**40, True, 0.1) if sys.argv[2] == "0" else (0, 0, False, 0.0)
+print(*map(as_the_first_says, mine))
+"""
+
+
+def test_processes_agree_on_numbers_of_more_than_24_bits():
+    children = together(sys.executable, "-c", AGREE, "ADDRESS", "PROCESS")
+    ended = [child.communicate(timeout=120) for child in children]
+    assert [out.splitlines()[-1] for out, _ in ended] == [f"{2**24 + 1} {2**40} True 0.1"] * 2, ended
 
 
 def test_every_process_needs_something_to_do(tuned, tmp_path):

@@ -485,6 +485,21 @@ def test_a_sweep_and_its_verdict(tmp_path):
     assert len(store.read()) == 63
 
 
+def test_a_sweep_judges_runs_against_the_untrained_model():
+    """On the last epoch's batches, as every training does; so it is the same for all learning rates."""
+
+    def optimizer(model, shape, eta0):
+        return torch.optim.SGD(dt.param_groups(model, dam.prescription("relu", "sgd").at(shape, eta0=eta0)))
+
+    slow, blown = dt.sweep(prescribed("sgd", 1.0), optimizer, (1e-4, 1e6), scales=(16,), seeds=1, epochs=3)
+    assert slow["initial_mse"] == blown["initial_mse"]
+    assert slow["final_mse"] == pytest.approx(slow["initial_mse"], rel=0.05)
+    assert (slow["status"], slow["diverged_at"]) == ("finished", None)
+    assert blown["status"] == "diverged"
+    assert 0 < blown["diverged_at"] < 30
+    assert blown["final_mse"] == float("inf")
+
+
 def test_the_page_on_pytorch_runs_and_says_what_it_says(tmp_path, monkeypatch, capsys):
     import re
 

@@ -73,3 +73,9 @@ def evaluate(model: DenseAM, segment: Columns) -> Array:
 
     errors: Array = jax.lax.map(one, segment)
     return errors
+
+
+@jax.jit
+def mean_square(batches: Float[Array, "*groups T N B"]) -> Float[Array, "*groups T"]:
+    """Return the MSE of predicting zero for every batch, from its clean samples."""
+    return jnp.mean(batches * batches, axis=(-1, -2))

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 from denseam import __version__
 from denseam.analysis.prediction import Expected
@@ -47,7 +47,7 @@ from denseam.training.places import OneDevice, OnMesh, named
 from denseam.training.precision import check_precision, dtype_of, numbers, products
 from denseam.training.processes import as_the_first_says, check_folder, writers
 from denseam.training.progress import Progress
-from denseam.training.segments import evaluate
+from denseam.training.segments import evaluate, mean_square
 from denseam.workflow.memory import Memory
 from denseam.workflow.recipe import Recipe
 
@@ -227,7 +227,7 @@ class _Training:
             for first, segment in self._segments(at.step, frame):
                 at, error = self._advance(at, frame, optimizer, segment)
                 self.losses[first : at.step] = error
-                self.squares[first : at.step] = whole(_mean_square(segment.Y))
+                self.squares[first : at.step] = whole(mean_square(segment.Y))
                 self.progress.training_advanced(at.step, float(np.mean(error)))
                 alive = bool(np.isfinite(error).all())
                 if not alive:
@@ -439,8 +439,3 @@ class _Training:
 
 
 _evaluate = jax.jit(evaluate)
-
-
-@jax.jit
-def _mean_square(batches: Array) -> Array:
-    return jnp.mean(batches * batches, axis=(-1, -2))

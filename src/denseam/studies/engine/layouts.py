@@ -25,6 +25,7 @@ from denseam.training.batches import sample_order
 from denseam.training.divergence import ending
 from denseam.training.gradient import Columns
 from denseam.training.progress import Progress
+from denseam.training.segments import mean_square
 
 
 def train_chunk(program: Program, chunk: Chunk, progress: Progress, stop: threading.Event) -> list[Outcome]:
@@ -156,7 +157,7 @@ class Layout(abc.ABC):
             earlier = max(0, first_of_last - first)  # a segment may hold earlier epochs too
             segment = Columns(*(V[..., earlier:, :, :] for V in self._drawn(first)))
             errors.append(self._evaluated(models, segment))
-            squares.append(np.asarray(_mean_square(segment.Y)))
+            squares.append(np.asarray(mean_square(segment.Y)))
         zero = np.atleast_1d(np.mean(np.concatenate(squares, axis=-1), axis=-1))
         return np.mean(np.concatenate(errors, axis=-1), axis=-1), zero
 
@@ -301,11 +302,6 @@ class Together(Layout):
 
     def _joined(self, groups: Sequence[Any]) -> Any:
         return _stack(groups)
-
-
-@jax.jit
-def _mean_square(batches: Array) -> Array:
-    return jnp.mean(batches * batches, axis=(-1, -2))
 
 
 def _stack(items: Sequence[Any]) -> Any:
