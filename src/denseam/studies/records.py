@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from denseam._version import __version__
+from denseam import __version__
 from denseam.rules.fields import Kind
 from denseam.studies.schema import COLUMNS, PROBE_COLUMNS, SETTINGS
 
