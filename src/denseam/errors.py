@@ -1,18 +1,19 @@
-"""Bad input, said in one line that names the argument and what is allowed."""
+"""Bad input, reported in one line that names the argument and what is allowed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 
 class InputError(ValueError):
-    """One or more problems with what was asked; nothing was done.
+    """One or more problems with the input; nothing was done.
 
     Attributes
     ----------
     problems
-        A sentence for each problem, each naming its argument.
+        One sentence per problem, each naming its argument.
     """
 
     def __init__(self, *problems: str) -> None:
@@ -25,18 +26,18 @@ class UnprescribedWarning(UserWarning):
 
 
 class UnboundedEnergyWarning(UserWarning):
-    """The energy of this model has no lower bound; recall may run away."""
+    """The energy of this model has no lower bound; recall may diverge."""
 
 
 def refuse(problems: Iterable[str]) -> None:
-    """Raise one `InputError` with all of the problems, if there are any."""
-    found = tuple(problems)
-    if found:
-        raise InputError(*found)
+    """Raise one `InputError` with all problems, if there are any."""
+    sentences = tuple(problems)
+    if sentences:
+        raise InputError(*sentences)
 
 
 def together(*makers: Callable[[], Any]) -> list[Any]:
-    """Call each maker; return all results, or raise one `InputError` with every problem found."""
+    """Call each maker; return all results, or raise one `InputError` with every problem."""
     results: list[Any] = []
     problems: list[str] = []
     for make in makers:
@@ -52,3 +53,32 @@ def listed(names: Iterable[str]) -> str:
     """Return the names as in ``'a', 'b' or 'c'``."""
     quoted = [f"'{name}'" for name in names]
     return " or ".join([", ".join(quoted[:-1]), quoted[-1]]) if len(quoted) > 1 else quoted[0]
+
+
+def above_zero(**values: Any) -> Iterator[str]:
+    """Yield a problem for each value that is not above 0 and finite."""
+    for name, value in values.items():
+        if not (_is_number(value) and 0 < value < math.inf):
+            yield f"{name} must be above 0 and finite, got {value!r}"
+
+
+def at_least_zero(**values: Any) -> Iterator[str]:
+    """Yield a problem for each value that is negative or not finite."""
+    for name, value in values.items():
+        if not (_is_number(value) and 0 <= value < math.inf):
+            yield f"{name} must be at least 0 and finite, got {value!r}"
+
+
+def whole(least: int = 1, **values: Any) -> Iterator[str]:
+    """Yield a problem for each value that is not a whole number of at least `least`."""
+    for name, value in values.items():
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            yield f"{name} must be a whole number of at least {least}, got {value!r}"
+
+
+def _is_number(value: object) -> bool:
+    try:
+        math.isfinite(value)  # type: ignore[arg-type]
+    except TypeError:
+        return False
+    return not isinstance(value, bool)

@@ -1,4 +1,4 @@
-"""Files that are whole or not there, written by one process or by several together."""
+"""Files that are complete or absent, written by one process or by several together."""
 
 from __future__ import annotations
 
@@ -16,11 +16,9 @@ class Writers(Protocol):
     @property
     def first(self) -> bool:
         """Whether this is the first of them."""
-        ...
 
     def all_well(self, well: bool) -> bool:
-        """Wait until all of them have come here; return whether all are well."""
-        ...
+        """Wait for all of them; return whether all are well."""
 
 
 class Alone:
@@ -29,7 +27,7 @@ class Alone:
     first = True
 
     def all_well(self, well: bool) -> bool:
-        """Return what is known: there is nobody to wait for."""
+        """Return `well`: there is no other process to wait for."""
         return well
 
 
@@ -37,7 +35,7 @@ ALONE = Alone()
 
 
 def each(writers: Writers, target: Path, part: Callable[[], None]) -> None:
-    """Let every process do its part; go on when all have done it. If one of them fails, all of them do."""
+    """Let every process do its part, and wait until all have done it. If one of them fails, all fail."""
     error: OSError | None = None
     try:
         part()
@@ -45,13 +43,12 @@ def each(writers: Writers, target: Path, part: Callable[[], None]) -> None:
         error = raised
     if not writers.all_well(error is None):
         error = error or OSError(errno.EIO, "another process could not write it")
-        raise OSError(
-            error.errno, error.strerror, str(target)
-        ) from None  # a full disk does not say which file
+        # The error of a full disk does not name the file.
+        raise OSError(error.errno, error.strerror, str(target)) from None
 
 
 def write_whole(target: Path, content: bytes) -> None:
-    """Write to a temporary name, sync and rename: a crash leaves the old file, or none, never half of one."""
+    """Write to a temporary file, sync and rename: a crash leaves the old file or none, never half of one."""
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
 
     def write() -> None:

@@ -1,12 +1,12 @@
-"""Contracts that every Lagrangian must keep, for this library's and for your own.
+"""Contracts that every Lagrangian must satisfy, this library's and your own.
 
-In a test file of yours::
+In your test file::
 
     @pytest.mark.parametrize("check", denseam.testing.lagrangian_checks(MyLagrangian()))
     def test_contract(check):
         check()
 
-All checks run in float64 (they switch it on for their own duration) and raise `AssertionError`.
+All checks run in float64, which they enable only for themselves, and raise `AssertionError`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _K, _N, _B = 7, 5, 4
 
 
 def lagrangian_checks(lagrangian: Lagrangian) -> list[Callable[[], None]]:
-    """Return the contracts as functions without arguments, to be parametrized over."""
+    """Return the contracts as functions without arguments, for `pytest.mark.parametrize`."""
     checks: list[Callable[..., None]] = [
         activation_is_the_gradient_of_the_value,
         jacobian_product_is_the_derivative_of_the_activation,
@@ -70,8 +70,8 @@ def random_model(lagrangian: Lagrangian, centred: bool, seed: int = 0, **kwargs:
     return DenseAM(W, b, c, activation=lagrangian, centred=centred, **options)
 
 
-def _close(found: object, expected: object, tolerance: float, what: str) -> None:
-    a, b = np.asarray(found), np.asarray(expected)
+def _close(actual: object, expected: object, tolerance: float, what: str) -> None:
+    a, b = np.asarray(actual), np.asarray(expected)
     error = np.max(np.abs(a - b)) / max(1.0, float(np.max(np.abs(b))))
     assert error <= tolerance, f"{what}: relative error {error:.1e}, allowed {tolerance:.0e}"
 
@@ -109,7 +109,7 @@ def jacobian_is_symmetric(lagrangian: Lagrangian) -> None:
 
 
 def value_is_convex(lagrangian: Lagrangian) -> None:
-    """Φ(a) ≥ Φ(b) + σ(b)·(a − b): what the descent of the energy rests on."""
+    """Φ(a) ≥ Φ(b) + σ(b)·(a − b), on which the descent of the energy relies."""
     a, b = _draws((1000, _K), (1000, _K), scale=3.0)
     tangent = lagrangian.value(b) + jnp.sum(lagrangian.activation(b) * (a - b), axis=-1)
     slack = lagrangian.value(a) - tangent
@@ -117,7 +117,7 @@ def value_is_convex(lagrangian: Lagrangian) -> None:
 
 
 def leading_axes_are_samples(lagrangian: Lagrangian) -> None:
-    """A batch gives what its samples give one by one."""
+    """A batch gives the same results as its samples one by one."""
     h, v = _draws((3, _B, _K), (3, _B, _K))
     for function, arguments in (
         (lagrangian.value, (h,)),
@@ -132,7 +132,7 @@ def potential_acts_on_each_neuron(lagrangian: Elementwise) -> None:
     """Φ is the sum of φ over neurons, and σ′ the derivative of σ neuron by neuron."""
     (h,) = _draws((_K,))
     _close(lagrangian.value(h), jnp.sum(lagrangian.potential(h)), 1e-12, "Φ against Σφ")
-    each = jax.vmap(lambda one: lagrangian.potential(one[None])[0])(h)
+    each = jax.vmap(lambda h_k: lagrangian.potential(h_k[None])[0])(h)
     _close(lagrangian.potential(h), each, 1e-12, "φ neuron by neuron")
 
 
@@ -141,14 +141,14 @@ def written_gradient_is_the_derivative_of_the_loss(lagrangian: Lagrangian, centr
     model = random_model(lagrangian, centred)
     X, Y = _draws((_B, _N), (_B, _N), seed=5)
     expected = jax.grad(lambda p: loss(model.with_parameters(p), X, Y))(model.parameters)
-    L, found = gradient(model, X, Y)
+    L, written = gradient(model, X, Y)
     _close(L, loss(model, X, Y), 1e-12, "L")
-    for name in found._fields:
-        _close(getattr(found, name), getattr(expected, name), 1e-10, f"∇_{name} L")
+    for name in written._fields:
+        _close(getattr(written, name), getattr(expected, name), 1e-10, f"∇_{name} L")
 
 
 def energy_gradient_is_the_step(lagrangian: Lagrangian, centred: bool) -> None:
-    """∂E_eff/∂x = n g′ (x − f(x))/s2, and both are zero together."""
+    """∂E_eff/∂x = n g′ (x − f(x))/s2, so that fixed points of f are those of the energy."""
     model = random_model(lagrangian, centred)
     (x,) = _draws((_N,), seed=6)
     counts = 1 if model.counts is None else model.counts
@@ -169,21 +169,20 @@ def update_never_raises_the_energy(lagrangian: Lagrangian, centred: bool) -> Non
 
 
 def energy_size(model: DenseAM, x: jax.Array) -> jax.Array:
-    """Return the sum of the absolute terms of E_eff, what its rounding error is relative to."""
+    """Return the sum of the absolute terms of E_eff, the scale of its rounding error."""
     g = model.features.activation(x)
     counts = 1 if model.counts is None else model.counts
     terms = counts * (jnp.abs(g * (x - model.s_c * model.c)) + jnp.abs(model.features.potential(x)))
     h = model.hidden(x)
-    hidden = (
-        jnp.sum(jnp.abs(model.activation.potential(h)), axis=-1)
-        if isinstance(model.activation, Elementwise)
-        else jnp.abs(model.activation.value(h))
-    )
+    if isinstance(model.activation, Elementwise):
+        hidden = jnp.sum(jnp.abs(model.activation.potential(h)), axis=-1)
+    else:
+        hidden = jnp.abs(model.activation.value(h))
     return jnp.sum(terms, axis=-1) / model.s2 + hidden / model.s1
 
 
 def effective_energy_is_the_minimum_over_hidden_states(lagrangian: Lagrangian, centred: bool) -> None:
-    """E(x, h) ≥ E_eff(x), with equality where the hidden neurons rest."""
+    """E(x, h) ≥ E_eff(x), with equality where the hidden neurons are at rest."""
     model = random_model(lagrangian, centred)
     x, shift = _draws((200, _N), (200, _K), seed=7)
     effective, rest = model.energy(x), model.hidden(x)

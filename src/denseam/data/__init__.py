@@ -1,6 +1,6 @@
-"""Data sets indexed by size: what transfer needs is not one set but a family of them.
+"""Data sets indexed by size: transfer needs a family of data sets, not a single one.
 
-Names are loaded when they are first used, so that a study can be described without JAX.
+Names are loaded on first use, so that a study can be described without JAX.
 """
 
 import lazy_loader

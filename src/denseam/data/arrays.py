@@ -1,4 +1,4 @@
-"""Samples from a file as a family indexed by size: shrunk, centred, a part of them held out."""
+"""Samples from a file as a family indexed by size: shrunk, centred, and partly held out."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from denseam.rules import Shape
 
 #: Rows are read in pieces of about this size.
 PIECE_BYTES = 1 << 23
-#: No more held-out samples than this are looked at in the end.
+#: Maximum size of the held-out samples that are evaluated.
 HELDOUT_BYTES = 1 << 24
-#: Variances of a shrunk set are measured on about so many samples, which gives them to 0.2 %.
+#: Variances of a shrunk set are measured on about this many samples, to an accuracy of 0.2 %.
 ENOUGH = 1 << 18
 #: The covariance that 'pca' needs is N0 × N0 in float64: 2 GiB for this many features.
 MOST_FOR_PCA = 16384
 
-#: Which counter of Philox belongs to what; `training.sample_order` has the first.
+#: Philox counters of the two permutations here; `training.sample_order` uses the first counter.
 _CHOICE, _HELDOUT = 2, 3
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Statistics:
-    """What one pass over all samples finds, in units of u."""
+    """Statistics of all samples, from one pass over them, in units of u."""
 
     mean: Float[np.ndarray, " N0"]
     variance: Float[np.ndarray, " N0"]
@@ -62,29 +62,29 @@ class ArrayFamily:
 
     @functools.cached_property
     def digest(self) -> str:
-        """The content of the file, and all that is done to it."""
+        """The identity of the file's content and of its preparation."""
         p = self.preparation
         return f"{self.raw.digest} {self.shrink} unit_variance={p.unit_variance} heldout={p.heldout:.12g}"
 
     @property
     def features(self) -> int:
-        """N0, the most features there can be."""
+        """N0, the largest possible number of features."""
         return self.raw.features
 
     @property
     def available(self) -> int:
-        """Samples that may be trained on."""
+        """The number of samples for training."""
         return len(self._training)
 
     def describe(self) -> str:
-        """Return where the data comes from and what is done to it, in a line."""
+        """Return the origin of the data and its preparation in one line."""
         scaled = ", unit variance" if self.preparation.unit_variance else ""
         held = f", {self.preparation.heldout:.3g} held out" if len(self._heldout) else ""
         shrunk = "" if self.shrink == "none" else f", {self.shrink}"
         return f"{self.raw.origin}{shrunk}, centred{scaled}{held}"
 
     def sizes(self) -> tuple[int, ...]:
-        """Return the sizes to choose from, rising; vectors shrink to any other too."""
+        """Return suitable sizes in increasing order; vectors can be shrunk to any other size too."""
         if self.shrink == "none":
             return (self.features,)
         if self.shrink == "plaquettes":
@@ -94,54 +94,52 @@ class ArrayFamily:
 
     @functools.cache  # noqa: B019  # families live as long as the process
     def _factors(self) -> dict[int, int]:
-        """Return for each number of plaquettes the smallest j that gives it."""
+        """Return the smallest j for each possible number of plaquettes."""
         assert self.raw.image is not None
         most = max(self.raw.image[:2])
         return {Plaquettes(self.raw.image, j).features: j for j in range(most, 0, -1)}
 
     def problems(self, shape: Shape) -> list[str]:
-        """Return why a shape cannot be served."""
-        found, origin = [], self.raw.origin
+        """Return why this data cannot provide a shape."""
+        problems, origin = [], self.raw.origin
         if self.shrink == "plaquettes" and shape.N not in self._factors():
             near = sorted(self._factors(), key=lambda n: abs(math.log(n / shape.N)))[:4]
             allowed = ", ".join(map(str, sorted(near)))
-            found.append(f"data {origin} has plaquettes of {allowed}, … features, not of {shape.N}")
+            problems.append(f"data {origin} has plaquettes of {allowed}, … features, not of {shape.N}")
         elif self.shrink == "none" and self.features != shape.N:
-            found.append(f"data {origin} has {self.features} features, the study asks for {shape.N}")
+            problems.append(f"data {origin} has {self.features} features, the study asks for {shape.N}")
         elif self.features < shape.N:
-            found.append(f"data {origin} has only {self.features} features, the study asks for {shape.N}")
+            problems.append(f"data {origin} has only {self.features} features, the study asks for {shape.N}")
         if shape.P is not None and self.available < shape.P:
             held = f" ({len(self._heldout)} more are held out)" if len(self._heldout) else ""
-            found.append(
+            problems.append(
                 f"data {origin} has {self.available} samples to train on{held}, the study asks for {shape.P}"
             )
-        if not found:
+        if not problems:
             try:
                 _ = self._statistics
             except InputError as error:
-                found += error.problems
-        return found
+                problems += error.problems
+        return problems
 
     # --- samples -----------------------------------------------------------------------------------
 
     def samples(self, shape: Shape, seed: int, dtype: Any) -> Any:
-        """Return the P training samples of a seed, each seed's own choice."""
+        """Return the P training samples of a seed; each seed chooses its own."""
         assert shape.P is not None
         return self.rows(shape, seed, np.arange(shape.P), dtype)
 
     def rows(self, shape: Shape, seed: int, which: Int[np.ndarray, " n"], dtype: Any) -> Any:
-        """Return some of them, by their numbers from 0 to P − 1; only these are read."""
+        """Return some of them, by their indices from 0 to P − 1; only these are read."""
         assert shape.P is not None
         return self._encoded(shape.N, self._chosen(seed, shape.P)[which], dtype)
 
     def heldout(self, shape: Shape, seed: int, dtype: Any) -> Any:
-        """Return at most P samples that this seed does not train on, and no more than are easy to hold."""
+        """Return samples that this seed does not train on: at most P, and at most `HELDOUT_BYTES`."""
         assert shape.P is not None
-        rest = self._heldout
-        if not len(rest):
-            rest = self._order(seed)[shape.P :]
+        rest = self._heldout if len(self._heldout) else self._order(seed)[shape.P :]
         most = min(shape.P, max(1, HELDOUT_BYTES // (4 * shape.N)))
-        if most < len(rest):  # spread over the file: many are sorted by class
+        if most < len(rest):  # spread over the file, since many files are sorted by class
             rest = rest[np.linspace(0, len(rest) - 1, most).round().astype(int)]
         return self._encoded(shape.N, np.sort(rest), dtype)
 
@@ -152,7 +150,7 @@ class ArrayFamily:
         y = np.empty((len(rows), N), np.float64 if double else np.float32)
         first = 0
         for piece in pieces:
-            # Values far from zero lose digits in float32, unless they are centred first.
+            # Values far from zero lose digits in float32 unless they are centred first.
             wide = np.float64 if self.raw.array.dtype == np.float64 else y.dtype
             y[first : first + len(piece)] = encoder.of_units(self.raw.rows(piece, wide))
             first += len(piece)
@@ -166,26 +164,19 @@ class ArrayFamily:
     def _chosen(self, seed: int, P: int) -> Int[np.ndarray, " P"]:
         return np.sort(self._order(seed)[:P])
 
-    # --- what is done to them ------------------------------------------------------------------------
+    # --- their transformation ------------------------------------------------------------------------
 
     def encoder(self, N: int) -> Encoder:
-        """Return what is done to samples at N features."""
+        """Return the transformation of the samples to N features."""
         with self._lock:
             if N not in self._encoders:
+                raw, preparation = self.raw, self.preparation
                 reduction = self._reduction(N)
-                scale = 1.0
-                if self.preparation.unit_variance:
-                    scale = math.sqrt(self._mean_variance(reduction))
+                scale = math.sqrt(self._mean_variance(reduction)) if preparation.unit_variance else 1.0
                 self._encoders[N] = Encoder(
-                    reduction=reduction,
-                    mean=self._statistics.mean,
-                    scale=scale,
-                    unit=self.raw.unit,
-                    image=self.raw.image,
-                    origin=self.raw.origin,
-                    digest=self.digest,
-                    heldout=self.preparation.heldout,
-                )
+                    reduction, self._statistics.mean, scale, raw.unit, raw.image, raw.origin,
+                    self.digest, preparation.heldout,
+                )  # fmt: skip
             return self._encoders[N]
 
     def _reduction(self, N: int) -> Reduction:
@@ -203,7 +194,7 @@ class ArrayFamily:
         return dataclasses.replace(bare, alpha=alpha)
 
     def _pieces(self, most: float = math.inf) -> Iterator[Float[np.ndarray, "n N0"]]:
-        """Give all samples piece by piece, or pieces spread over them with about `most` samples in all."""
+        """Yield all samples piece by piece, or pieces spread over them with about `most` samples in total."""
         rows = max(1, PIECE_BYTES // (8 * self.features))
         every = max(1, math.floor(self.raw.samples / max(most, rows)))
         for first in range(0, self.raw.samples, rows * every):
@@ -211,8 +202,7 @@ class ArrayFamily:
 
     @functools.cached_property
     def _statistics(self) -> _Statistics:
-        """Mean and variance of every feature over the whole set; refuses what cannot be trained on."""
-        origin, image = self.raw.origin, self.raw.image
+        """Mean and variance of every feature over the whole set; refuses data that cannot be trained on."""
         n, shift = 0, None
         for x in self._pieces():
             if shift is None:
@@ -221,24 +211,30 @@ class ArrayFamily:
             if not np.isfinite(x).all():
                 row, column = np.argwhere(~np.isfinite(x))[0]
                 raise InputError(
-                    f"data {origin}: must be finite, got {x[row, column]} at sample {n + row}, "
+                    f"data {self.raw.origin}: must be finite, got {x[row, column]} at sample {n + row}, "
                     f"feature {column}"
                 )
             d = x - shift
             total, squares, n = total + d.sum(0), squares + (d * d).sum(0), n + len(x)
         assert shift is not None
+        mean = shift + total / n
         variance = np.maximum(squares / n - (total / n) ** 2, 0)
-        # What float32 cannot tell from its mean counts as constant.
-        least = np.finfo(np.float32).eps * np.abs(shift + total / n)
+        self._refuse_constant(mean, variance)
+        return _Statistics(mean, variance)
+
+    def _refuse_constant(self, mean: Float[np.ndarray, " N0"], variance: Float[np.ndarray, " N0"]) -> None:
+        # A feature whose variation float32 cannot resolve counts as constant.
+        least = np.finfo(np.float32).eps * np.abs(mean)
         constant = np.flatnonzero(variance <= np.maximum(1e-42, least**2))
-        # Borders of images hardly ever change; a feature of a vector that never does is a mistake.
-        if len(constant) == self.features or (len(constant) and image is None):
+        # Borders of images hardly ever change; a constant feature of a vector is a mistake.
+        if len(constant) == self.features or (len(constant) and self.raw.image is None):
             names = ", ".join(map(str, constant[:5])) + (", …" if len(constant) > 5 else "")
             which = "all features are" if len(constant) == self.features else f"feature {names} is"
             if 1 < len(constant) < self.features:
                 which = f"features {names} ({len(constant)} of {self.features}) are"
-            raise InputError(f"data {origin}: {which} constant over all samples; leave such features out")
-        return _Statistics(shift + total / n, variance)
+            raise InputError(
+                f"data {self.raw.origin}: {which} constant over all samples; leave such features out"
+            )
 
     def _mean_variance(self, reduction: Reduction) -> float:
         """Return the mean variance of a feature after a reduction."""
@@ -252,7 +248,7 @@ class ArrayFamily:
 
     @functools.cached_property
     def _principal(self) -> Float[np.ndarray, "N0 N0"]:
-        """All directions, that of the largest variance first; the largest entry of each is positive."""
+        """All principal directions, largest variance first; the largest entry of each is positive."""
         covariance = np.zeros((self.features, self.features))
         for x in self._pieces():
             d = x - self._statistics.mean
@@ -263,7 +259,7 @@ class ArrayFamily:
 
 
 def held_out(samples: int, share: float) -> Int[np.ndarray, " n"]:
-    """Return the numbers of the samples that are never trained on: the same for every seed and size."""
+    """Return the indices of the samples that are never trained on: the same for every seed and size."""
     return np.sort(_permutation(0, _HELDOUT, samples)[: math.floor(share * samples + 1e-9)])
 
 

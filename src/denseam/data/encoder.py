@@ -1,7 +1,7 @@
-"""What was done to the data at one size, and how it is undone.
+"""The transformation of the data at one size, and its inverse.
 
 ``y = (D (x/u − m)) / s`` with u the unit of the file (255 for 8-bit pixels), m the mean of each feature
-over the whole set, D the reduction to N features, and s = 1 or what gives features of mean variance 1.
+over the whole set, D the reduction to N features, and s = 1 or the number that gives mean variance 1.
 """
 
 from __future__ import annotations
@@ -22,33 +22,18 @@ Tensors = dict[str, np.ndarray[Any, np.dtype[Any]]]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Encoder:
-    """From samples as they lie in a file to what a memory of N features sees, and back.
+    """The map from the samples of a file to the N features of a memory, and back."""
 
-    Attributes
-    ----------
-    reduction
-        D.
-    mean
-        m, in units of u.
-    scale
-        s.
-    unit
-        u.
-    image
-        Height, width and channels of a sample, where it is an image.
-    origin, digest
-        Where the data came from, and what identifies it.
-    heldout
-        The share of its samples that was never trained on (`denseam.data.arrays.held_out`).
-    """
-
-    reduction: Reduction
-    mean: Float[np.ndarray, " N0"]
-    scale: float
-    unit: float
+    reduction: Reduction  # D
+    mean: Float[np.ndarray, " N0"]  # m, in units of u
+    scale: float  # s
+    unit: float  # u
+    #: Height, width and channels of a sample, if it is an image.
     image: Image | None
+    #: Where the data came from, and its identity.
     origin: str
     digest: str
+    #: The share of its samples that was never trained on (`denseam.data.arrays.held_out`).
     heldout: float
 
     @property
@@ -58,21 +43,21 @@ class Encoder:
 
     @property
     def features(self) -> int:
-        """N, the features that the memory sees."""
+        """N, the features of the memory."""
         return self.reduction.features
 
     def encode(self, x: np.ndarray[Any, np.dtype[Any]]) -> Float[np.ndarray, "n N"]:
-        """Return samples as the memory sees them, from the values of the file."""
+        """Return the features of samples given in the values of the file."""
         return self.of_units(np.asarray(x, np.float32).reshape(len(x), -1) / np.float32(self.unit))
 
     def of_units(self, x: Float[np.ndarray, "n N0"]) -> Float[np.ndarray, "n N"]:
-        """Return samples as the memory sees them, from values that were divided by the unit already."""
-        # Subtracted in float64: of values far from zero a rounded mean would leave an offset.
+        """Return the features of samples that are already divided by the unit."""
+        # Subtracted in float64: for values far from zero a rounded mean would leave an offset.
         y = self.reduction.reduce(np.asarray(x - self.mean, x.dtype))
         return y if self.scale == 1 else y / np.asarray(self.scale, x.dtype)
 
     def decode(self, y: Float[np.ndarray, "n N"]) -> Float[np.ndarray, "n N0"]:
-        """Return what a state means in the values of the file: ``u (m + L(s y))``."""
+        """Return states in the values of the file: ``u (m + L(s y))``."""
         lifted = self.reduction.lift(np.asarray(y) * np.asarray(self.scale, y.dtype))
         return np.asarray(self.unit * (self.mean.astype(y.dtype) + lifted), y.dtype)
 
@@ -84,17 +69,19 @@ class Encoder:
         return np.asarray(mean + self.scale * np.asarray(y)).reshape(len(y), *self.reduction.image)
 
     def describe(self) -> str:
-        """Return what was done, in a line."""
+        """Return a description in one line."""
         parts = [self.origin, f"{self.original} features"]
         if self.reduction.kind != "none" and self.features != self.original:
             parts.append(f"{self.reduction.kind} to {self.features}")
         elif isinstance(self.reduction, reductions.Projection):
             parts.append(f"{self.reduction.kind} axes")
         parts.append("centred")
-        return ", ".join(parts + ([f"divided by {self.scale:.4g}"] if self.scale != 1 else []))
+        if self.scale != 1:
+            parts.append(f"divided by {self.scale:.4g}")
+        return ", ".join(parts)
 
     def to_document(self) -> tuple[dict[str, Any], Tensors]:
-        """Return it as plain values and tensors, for a checkpoint."""
+        """Return the encoder as plain values and tensors, for a checkpoint."""
         reduction, tensors = reductions.to_document(self.reduction)
         document = {
             "reduction": reduction, "scale": self.scale, "unit": self.unit, "origin": self.origin,
@@ -105,13 +92,10 @@ class Encoder:
     @classmethod
     def from_document(cls, document: Mapping[str, Any], tensors: Mapping[str, Any]) -> Encoder:
         """Read what `to_document` wrote."""
+        plain = {name: document[name] for name in ("scale", "unit", "origin", "digest", "heldout")}
         return cls(
+            **plain,
             reduction=reductions.from_document(document["reduction"], tensors),
             mean=tensors["mean"],
-            scale=document["scale"],
-            unit=document["unit"],
             image=tuple(document["image"]) if document["image"] else None,
-            origin=document["origin"],
-            digest=document["digest"],
-            heldout=document["heldout"],
         )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Literal, get_args
 
 from denseam.rules.fields import InKey, Kind, Part, check_fields, parameter
 
 #: How a data set shrinks to fewer features.
-SHRINKS = ("plaquettes", "orthonormal", "pca", "none")
+Shrink = Literal["plaquettes", "orthonormal", "pca", "none"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,16 +22,17 @@ class Preparation:
         default for vectors), 'pca' or 'none'.
     unit_variance
         Whether samples are divided by one number, so that a feature has variance 1 on average. Off by
-        default. It is a number of its own for each size, so that noise of a given standard deviation then
-        means the same share of the signal at every size; it also changes what tanh does to the features.
+        default. Each size has its own number, so that noise of a given standard deviation is the same share
+        of the signal at every size; it also changes the effect of tanh on the features.
     heldout
-        The share of the samples that is never trained on, the same for every seed and size.
+        The share of the samples that is never trained on; the same samples for every seed and size.
     """
 
-    # None of these is in a run's key by itself: the digest of the data depends on them.
+    # None of these is part of a run's key: the digest of the data depends on them.
     shrink: str | None = parameter(
         Part.DATA, Kind.CHOICE, "How data shrinks to fewer features: plaquettes, orthonormal, pca or none.",
-        None, choices=SHRINKS, default_text="plaquettes for images, orthonormal for vectors", key=InKey.NEVER,
+        None, choices=get_args(Shrink), key=InKey.NEVER,
+        default_text="plaquettes for images, orthonormal for vectors",
     )  # fmt: skip
     unit_variance: bool = parameter(
         Part.DATA, Kind.FLAG, "Scale the data to mean variance 1 at every size.", False, key=InKey.NEVER

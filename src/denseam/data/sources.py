@@ -16,6 +16,7 @@ from denseam.data.gaussian import anisotropic, isotropic
 from denseam.data.preparation import Preparation
 from denseam.data.readers import NAMED, read
 from denseam.errors import refuse
+from denseam.model.streams import Stream
 from denseam.rules import Shape
 
 GAUSSIANS = {"isotropic": 0.0, "anisotropic": 2 / 5}
@@ -27,42 +28,33 @@ class Source(Protocol):
 
     @property
     def digest(self) -> str:
-        """What identifies the data: two sources with one digest give the same samples."""
-        ...
+        """The identity of the data: two sources with the same digest give the same samples."""
 
     @property
     def features(self) -> int | None:
-        """The most features it has; None if there is no limit."""
-        ...
+        """Maximum number of features; None if there is no limit."""
 
     @property
     def available(self) -> int | None:
-        """The samples that may be trained on; None if there is no limit."""
-        ...
+        """The number of samples for training; None if there is no limit."""
 
     def describe(self) -> str:
-        """Return where the data comes from and what is done to it, in a line."""
-        ...
+        """Return the origin of the data and its preparation in one line."""
 
     def problems(self, shape: Shape) -> list[str]:
-        """Return why a shape cannot be served; empty if it can."""
-        ...
+        """Return why this data cannot provide a shape; empty if it can."""
 
     def samples(self, shape: Shape, seed: int, dtype: Any) -> Any:
         """Return the P training samples of a seed."""
-        ...
 
     def rows(self, shape: Shape, seed: int, which: Int[np.ndarray, " n"], dtype: Any) -> Any:
-        """Return some of them, by their numbers from 0 to P − 1."""
-        ...
+        """Return some of them, by their indices from 0 to P − 1."""
 
     def heldout(self, shape: Shape, seed: int, dtype: Any) -> Any:
-        """Return samples that are not among them."""
-        ...
+        """Return samples that this seed does not train on."""
 
     def encoder(self, N: int) -> Encoder | None:
-        """Return what is done to samples at N features; None if they are made, not read."""
-        ...
+        """Return the transformation of samples to N features; None if they are generated, not read."""
 
 
 class Gaussian:
@@ -79,15 +71,12 @@ class Gaussian:
         return self.name
 
     def problems(self, shape: Shape) -> list[str]:
-        """Return nothing: every shape can be served."""
+        """Return nothing: every shape is available."""
         return []
 
     def samples(self, shape: Shape, seed: int, dtype: Any) -> Array:
         """Return the P training samples of a seed."""
-        assert shape.P is not None
-        if self.exponent == 0:
-            return isotropic(shape.N, shape.P, seed=seed, dtype=dtype)
-        return anisotropic(shape.N, shape.P, exponent=self.exponent, seed=seed, dtype=dtype)
+        return self._draw(shape, seed, dtype, "data")
 
     def rows(self, shape: Shape, seed: int, which: Int[np.ndarray, " n"], dtype: Any) -> Any:
         """Return some of them."""
@@ -98,11 +87,14 @@ class Gaussian:
         return np.asarray(self.samples(shape, seed, dtype))
 
     def heldout(self, shape: Shape, seed: int, dtype: Any) -> Array:
-        """Return fresh samples of the same law."""
+        """Return fresh samples of the same distribution."""
+        return self._draw(shape, seed, dtype, "heldout")
+
+    def _draw(self, shape: Shape, seed: int, dtype: Any, part: Stream) -> Array:
         assert shape.P is not None
         if self.exponent == 0:
-            return isotropic(shape.N, shape.P, seed=seed, dtype=dtype, part="heldout")
-        return anisotropic(shape.N, shape.P, exponent=self.exponent, seed=seed, dtype=dtype, part="heldout")
+            return isotropic(shape.N, shape.P, seed=seed, dtype=dtype, part=part)
+        return anisotropic(shape.N, shape.P, exponent=self.exponent, seed=seed, dtype=dtype, part=part)
 
     def encoder(self, N: int) -> None:
         """Return nothing: there is no file."""
@@ -115,20 +107,17 @@ def source(name: str, preparation: Preparation | None = None) -> Source:
     Parameters
     ----------
     name
-        'isotropic', 'anisotropic', or what `denseam.data.readers.read` takes: 'digits', 'mnist',
+        'isotropic', 'anisotropic', or any argument of `denseam.data.readers.read`: 'digits', 'mnist',
         'fashion-mnist', or the path of a file or of a folder of images.
     preparation
-        What is done to samples from a file.
+        How samples from a file are prepared.
     """
     preparation = preparation or Preparation()
     if name in GAUSSIANS:
         refuse(
-            f"{what} belongs to data from a file, not to {name!r}"
-            for what, given in (
-                ("shrink", preparation.shrink is not None),
-                ("unit_variance", preparation.unit_variance),
-            )
-            if given
+            f"{field} belongs to data from a file, not to {name!r}"
+            for field in ("shrink", "unit_variance")
+            if getattr(preparation, field)
         )
         return _gaussian(name)
     return _from_file(name, preparation, _state_of(name))
@@ -145,9 +134,9 @@ def _from_file(name: str, preparation: Preparation, state: object) -> ArrayFamil
 
 
 def _state_of(name: str) -> object:
-    """Return what changes when a file does, so that it is read again then."""
+    """Return a value that changes with the file, so that a changed file is read again."""
     family, _, after = name.partition(":")
-    places = [name] + [after] * (family in NAMED)  # as in mnist:PATH
+    places = [name, after] if family in NAMED else [name]  # as in mnist:PATH
     places += [name[:cut] for cut in range(len(name) - 1, 0, -1) if name[cut] == ":"]  # as in x.npz:key
     path = Path(next(filter(os.path.exists, places), name))
     try:

@@ -1,8 +1,8 @@
 """A file of tensors with a plain JSON document inside (safetensors); nothing is ever unpickled.
 
-A tensor may be dealt out by rows over many devices, and these may belong to several processes. Each process
-then writes the rows that it holds into the one file, and reads those that it needs: nobody ever holds the
-whole, and the file is the one that a single process would have written.
+A tensor may be distributed by rows over many devices, which may belong to several processes. Each process
+then writes the rows that it holds into the same file, and reads those that it needs: no process ever holds
+the whole tensor, and the file is the same as if a single process had written it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from denseam.files import ALONE, Alone, Writers, each
 
 _KEY = "denseam"
 _FORMAT = 1
-#: What safetensors calls the types of numbers.
+#: NumPy's names of types → those of safetensors.
 _TYPES = {
     "float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "int64": "I64", "int32": "I32",
     "int16": "I16", "int8": "I8", "uint64": "U64", "uint32": "U32", "uint16": "U16", "uint8": "U8",
@@ -33,7 +33,7 @@ _TYPES = {
 def write(
     path: str | os.PathLike[str], tensors: Mapping[str, Any], document: Any, writers: Writers = ALONE
 ) -> Path:
-    """Write tensors (of NumPy or JAX) and document, never half of them; all writers must call it."""
+    """Write tensors (NumPy or JAX) and document, all or nothing; all writers must call it."""
     target = Path(path)
     header, places, size = _layout(tensors, {_KEY: json.dumps({"format": _FORMAT, **document})})
     owner = os.getpid() if isinstance(writers, Alone) else "shared"
@@ -46,10 +46,10 @@ def write(
                 file.truncate(size)
 
     def fill() -> None:
-        # Hosts whose rows meet within a page of a network file system must not write back what they have
-        # not written: so the file is open for writing alone, and nothing is held back.
-        at_once = 0 if isinstance(writers, Alone) else os.O_DSYNC
-        with os.fdopen(os.open(temporary, os.O_WRONLY | at_once), "wb") as file:
+        # Hosts whose rows share a page of a network file system must not write back bytes of each other. So
+        # the file is opened only for writing, and nothing is buffered.
+        unbuffered = 0 if isinstance(writers, Alone) else os.O_DSYNC
+        with os.fdopen(os.open(temporary, os.O_WRONLY | unbuffered), "wb") as file:
             for name, tensor in tensors.items():
                 row = math.prod(tensor.shape[1:]) * tensor.dtype.itemsize
                 for first, rows in _held_here(tensor, writers):
@@ -72,13 +72,13 @@ def write(
 
 
 def _bytes(rows: np.ndarray[Any, Any]) -> Any:
-    """Return the bytes of an array, without a copy where they lie as in the file."""
+    """Return the bytes of an array, without a copy if they are laid out as in the file."""
     plain = np.ascontiguousarray(rows)
     return plain.astype(plain.dtype.newbyteorder("<"), copy=False).reshape(-1).view(np.uint8).data
 
 
 def _layout(tensors: Mapping[str, Any], metadata: Mapping[str, str]) -> tuple[bytes, dict[str, int], int]:
-    """Return the header of the file, the place of each tensor in it, and its size."""
+    """Return the header of the file, the offset of each tensor in it, and the size of the file."""
     described: dict[str, Any] = {"__metadata__": metadata}
     end = 0
     for name in sorted(tensors, key=lambda n: (-tensors[n].dtype.itemsize, n)):  # wide ones first: aligned
@@ -86,11 +86,8 @@ def _layout(tensors: Mapping[str, Any], metadata: Mapping[str, str]) -> tuple[by
         if t.dtype.name not in _TYPES:
             raise InputError(f"{name} has the type {t.dtype}, which a checkpoint cannot hold")
         begin, end = end, end + math.prod(t.shape) * t.dtype.itemsize
-        described[name] = {
-            "dtype": _TYPES[t.dtype.name],
-            "shape": list(t.shape),
-            "data_offsets": [begin, end],
-        }
+        entry = {"dtype": _TYPES[t.dtype.name], "shape": list(t.shape), "data_offsets": [begin, end]}
+        described[name] = entry
     text = json.dumps(described, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     header = len(text).to_bytes(8, "little") + text
@@ -99,7 +96,7 @@ def _layout(tensors: Mapping[str, Any], metadata: Mapping[str, str]) -> tuple[by
 
 
 def _held_here(tensor: Any, writers: Writers) -> Iterator[tuple[int, np.ndarray[Any, Any]]]:
-    """Give the parts of a tensor that this process is to write: first row, rows."""
+    """Yield the parts of a tensor that this process writes: first row, rows."""
     if getattr(tensor, "is_fully_addressable", True) and not writers.first:
         return
     if not hasattr(tensor, "addressable_shards"):
@@ -108,12 +105,12 @@ def _held_here(tensor: Any, writers: Writers) -> Iterator[tuple[int, np.ndarray[
     for shard in tensor.addressable_shards:
         if shard.replica_id == 0:
             first = (shard.index[0].start or 0) if shard.index else 0
-            assert shard.data.shape[1:] == tensor.shape[1:], "tensors are dealt out by rows"
+            assert shard.data.shape[1:] == tensor.shape[1:], "tensors are distributed by rows"
             yield first, np.asarray(shard.data)
 
 
 class Opened:
-    """A file that is being read, tensor by tensor."""
+    """An open file, read tensor by tensor."""
 
     def __init__(self, file: Any, document: dict[str, Any]) -> None:
         self._file = file
@@ -122,22 +119,22 @@ class Opened:
 
     def read(self, name: str, part: tuple[slice, ...] = ()) -> np.ndarray[Any, Any]:
         """Return a tensor, or a part of it; `KeyError` if there is none of that name."""
-        self._known(name)
+        self._require(name)
         return np.asarray(self._file.get_slice(name)[part] if part else self._file.get_tensor(name))
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Return the shape of a tensor."""
-        self._known(name)
+        self._require(name)
         return tuple(self._file.get_slice(name).get_shape())
 
-    def _known(self, name: str) -> None:
+    def _require(self, name: str) -> None:
         if name not in self.names:
             raise KeyError(name)
 
 
 @contextlib.contextmanager
 def opened(path: str | os.PathLike[str]) -> Iterator[Opened]:
-    """Open what `write` wrote; an `InputError` names the file and what is wrong with it."""
+    """Open a file from `write`; an `InputError` names the file and what is wrong with it."""
     from safetensors import SafetensorError, safe_open
 
     source = Path(path)

@@ -14,7 +14,6 @@ n         how many original features each feature stands for (1 unless coarse-gr
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -25,17 +24,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
-from denseam import __version__
-from denseam.errors import InputError, UnboundedEnergyWarning, listed, refuse
-from denseam.model import checkpoint, lagrangians
-from denseam.model.lagrangians import Elementwise, Identity, Lagrangian, ReLU, Tanh
+from denseam.errors import InputError, above_zero, refuse
+from denseam.model import checkpoint, lagrangians, shared
+from denseam.model.lagrangians import Elementwise, Identity, Lagrangian, Tanh
+from denseam.model.shared import MULTIPLIERS, what
 from denseam.model.streams import stream
 from denseam.rules import Scales
-from denseam.rules.table import BIAS_INITS, BiasInit
+from denseam.rules.table import BiasInit
 
 
 class Parameters(NamedTuple):
-    """What is trained."""
+    """The trained parameters."""
 
     W: Float[Array, "K N"]
     b: Float[Array, " K"]
@@ -43,18 +42,18 @@ class Parameters(NamedTuple):
 
 
 class Recall(NamedTuple):
-    """What `DenseAM.recall` returns, with the leading axes of its input.
+    """The result of `DenseAM.recall`, with the leading axes of its input.
 
     Attributes
     ----------
     state
         The last state.
     energies
-        E_eff before the first and after every step; after convergence the last value repeats.
+        E_eff before the first step and after every step; after convergence the last value repeats.
     steps
-        Steps taken.
+        Number of steps taken.
     converged
-        Whether the state had stopped moving.
+        Whether the state stopped moving.
     """
 
     state: Float[Array, "*samples N"]
@@ -64,7 +63,7 @@ class Recall(NamedTuple):
 
 
 class Flow(NamedTuple):
-    """A trajectory in continuous time: states and energies at the times asked for."""
+    """A trajectory in continuous time: states and energies at the requested times."""
 
     t: Float[Array, " T"]
     x: Float[Array, "*samples T N"]
@@ -84,7 +83,7 @@ class DenseAM(eqx.Module):
     """``f(x) = s2 W̃ᵀ σ(s1 W̃ g(x) + b̃) + c`` with ``W̃ = CW``, ``b̃ = Cb`` (eq. centered-model).
 
     Since C is a projection, this is ``s2 Wᵀ σ_C(s1 W g(x) + b) + c`` with ``σ_C = C∘σ∘C``
-    (eq. f-def-centered), which is how it is computed: vectors are centred, W never is.
+    (eq. f-def-centered). It is computed this way: vectors are centred, W never is.
 
     Parameters
     ----------
@@ -97,7 +96,7 @@ class DenseAM(eqx.Module):
     features
         The Lagrangian of the feature neurons; tanh by default, which keeps the energy bounded.
     centred
-        Whether C is applied; by default for every activation but identity.
+        Whether C is applied; by default for every activation except identity.
     s_b, s_c
         Multipliers of the biases.
     counts
@@ -137,23 +136,13 @@ class DenseAM(eqx.Module):
     ) -> None:
         W = jnp.asarray(W)
         if W.ndim != 2 or not jnp.issubdtype(W.dtype, jnp.floating):
-            raise InputError(f"W must be a matrix of floats, memories × features, got {_what(W)}")
-        K, N = W.shape
-        arrays = {
-            "b": (b, (K,)), "c": (c, (N,)), "counts": (counts, (N,)),
-            "s1": (s1, ()), "s2": (s2, ()), "s_b": (s_b, ()), "s_c": (s_c, ()),
-        }  # fmt: skip
-        cast: dict[str, Any] = {
-            k: None if v is None else jnp.asarray(v, W.dtype) for k, (v, _) in arrays.items()
-        }
-        refuse(
-            f"{name} must have shape {shape}: W has {K} memories and {N} features; got {_what(cast[name])}"
-            for name, (_, shape) in arrays.items()
-            if cast[name] is not None and cast[name].shape != shape
-        )
+            raise InputError(f"W must be a matrix of floats, memories × features, got {what(W)}")
+        arrays = {"b": b, "c": c, "counts": counts, "s1": s1, "s2": s2, "s_b": s_b, "s_c": s_c}
+        cast: dict[str, Any] = {k: None if v is None else jnp.asarray(v, W.dtype) for k, v in arrays.items()}
+        shared.check_shapes(W, cast)
         self.W = W
         self.b, self.c, self.counts = cast["b"], cast["c"], cast["counts"]
-        self.s1, self.s2, self.s_b, self.s_c = cast["s1"], cast["s2"], cast["s_b"], cast["s_c"]
+        self.s1, self.s2, self.s_b, self.s_c = (cast[name] for name in MULTIPLIERS)
         self.activation = activation
         self.features = Tanh() if features is None else features
         self.centred = not isinstance(activation, Identity) if centred is None else bool(centred)
@@ -180,34 +169,18 @@ class DenseAM(eqx.Module):
         activation
             For example ``relu(power=1)``.
         seed
-            The integer all random numbers come from.
+            The integer that all random numbers come from.
         features, centred
             As in the class.
         bias_init
             'zero', or 'normal' for b, c ~ N(0, 1) as in the paper. Normal hidden biases give every
-            sample the same offset, which brings back the spike that centring removes: the stable
-            learning rates then shrink with N.
+            sample the same offset, which restores the spike that centring removes: the stable learning
+            rates then shrink with N.
         dtype
             float32 or float64 (which needs ``jax_enable_x64``).
         """
+        shared.check_start(scales, activation, features, bias_init)
         N, K = scales.shape.N, scales.shape.K
-        rule = scales.rule
-        refuse(
-            [f"bias_init must be {listed(BIAS_INITS)}, got {bias_init!r}"] * (bias_init not in BIAS_INITS)
-            + [
-                f"activation is of the family {activation.family!r}, but the scales were made "
-                f"for {rule.family!r}"
-                for rule in [rule]
-                if rule is not None and rule.family != activation.family
-            ]
-        )
-        if isinstance(features, Identity) and isinstance(activation, ReLU) and activation.power > 1:
-            warnings.warn(
-                f"with identity features and relu(power={activation.power}) the energy has no lower bound; "
-                "recall may run away (tanh features are bounded)",
-                UnboundedEnergyWarning,
-                stacklevel=2,
-            )
 
         def normal(name: Literal["W", "b", "c"], shape: tuple[int, ...]) -> Array:
             return jax.random.normal(stream(seed, name), shape, dtype)
@@ -241,7 +214,7 @@ class DenseAM(eqx.Module):
 
     @property
     def parameters(self) -> Parameters:
-        """What is trained."""
+        """The trained parameters."""
         return Parameters(self.W, self.b, self.c)
 
     def with_parameters(self, parameters: Parameters) -> DenseAM:
@@ -250,7 +223,7 @@ class DenseAM(eqx.Module):
         return model
 
     def without_parameters(self) -> DenseAM:
-        """Return the rest of the model, to be completed by `with_parameters`."""
+        """Return the model without its parameters, to be completed by `with_parameters`."""
         frame: DenseAM = eqx.tree_at(_parameters, self, (None, None, None))
         return frame
 
@@ -261,7 +234,7 @@ class DenseAM(eqx.Module):
         return v - jnp.mean(v, axis=-1, keepdims=True) if self.centred else v
 
     def drive(self, x: Float[Array, "*samples N"]) -> Float[Array, "*samples N"]:
-        """Return n ⊙ g(x), what the memories see of a state."""
+        """Return n ⊙ g(x), the input of the memories."""
         g = self.features.activation(x)
         return g if self.counts is None else self.counts * g
 
@@ -284,7 +257,7 @@ class DenseAM(eqx.Module):
     def energy(
         self, x: Float[ArrayLike, "*samples N"], h: Float[ArrayLike, "*samples K"] | None = None
     ) -> Float[Array, "*samples"]:
-        """Return the energy of the features alone, or of features and hidden neurons.
+        """Return the energy of the features alone, or that of features and hidden neurons.
 
         ``E_eff(x) = −Φ(s1 W̃ g + b̃)/s1 + Σ_i n_i [g_i (x_i − c_i) − G(x_i)] / s2``
 
@@ -320,31 +293,24 @@ class DenseAM(eqx.Module):
         damping: float = 1.0,
         clamp: Bool[ArrayLike, "*#samples N"] | None = None,
     ) -> Recall:
-        """Iterate ``x ← x + damping · (f(x) − x)`` until it rests or `steps` are done.
+        """Iterate ``x ← x + damping · (f(x) − x)`` until the state stops moving, or for `steps` steps.
 
         Parameters
         ----------
         x
-            One state, or any number of them along leading axes; each stops by itself.
+            One state, or any number of them along leading axes; each stops independently.
         steps
-            The most steps to take.
+            Maximum number of steps.
         tolerance
-            A state rests when no entry moves by more than this times max(1, max|x|).
+            A state has converged when no entry moves by more than this times max(1, max|x|).
         damping
-            In (0, 1]; 1 is the plain iteration. The energy never rises for any of them.
+            In (0, 1]; 1 is the plain iteration. The energy never rises for any value.
         clamp
             True where a feature is known and must keep its value.
         """
         state = self._samples("x", x)
         mask = jnp.zeros(state.shape[-1:], bool) if clamp is None else jnp.asarray(clamp)
-        refuse(
-            [f"steps must be a whole number of at least 1, got {steps!r}"]
-            * (not isinstance(steps, int) or steps < 1)
-            + [f"tolerance must be at least 0, got {tolerance!r}"] * (not tolerance >= 0)
-            + [f"damping must be above 0 and at most 1, got {damping!r}"] * (not 0 < damping <= 1)
-            + [f"clamp must be true or false for each feature of x {state.shape}, got {_what(mask)}"]
-            * (mask.dtype != bool or mask.shape not in (state.shape, state.shape[-1:]))
-        )
+        shared.check_recall(state, mask, steps, tolerance, damping)
         return _recall(self, state, jnp.broadcast_to(mask, state.shape), steps, tolerance, damping)
 
     # --- flows in continuous time ----------------------------------------------------------------
@@ -361,12 +327,13 @@ class DenseAM(eqx.Module):
     ) -> Flow:
         """Solve ``τ_x ẋ = f(x) − x`` from x at time 0 (eq. effective dynamics); E_eff falls along it.
 
-        `t` are the times at which states are returned, rising and not below 0.
+        `t` are the times at which states are returned, increasing and not below 0.
         """
         state = self._samples("x", x)
         times = _times(t, state.dtype)
-        _positive(tau_x=tau_x, rtol=rtol, atol=atol, max_steps=max_steps)
-        return _flow(self, state, times, tau_x, rtol, atol, max_steps)
+        accuracy = {"rtol": rtol, "atol": atol, "max_steps": max_steps}
+        refuse(above_zero(tau_x=tau_x, **accuracy))
+        return _flow(self, state, times, tau_x, **accuracy)
 
     def two_population_flow(
         self,
@@ -382,17 +349,18 @@ class DenseAM(eqx.Module):
     ) -> TwoPopulationFlow:
         """Solve ``τ_x ẋ = s2 W̃ᵀσ(h) + c − x``, ``τ_h ḣ = s1 W̃ g(x) + b̃ − h``; E(x, h) falls along it.
 
-        For ``τ_h → 0`` the hidden neurons follow and x moves as in `flow`.
+        For ``τ_h → 0`` the hidden neurons follow x, which then moves as in `flow`.
         """
         states = self._populations(x, h)
         times = _times(t, states[0].dtype)
-        _positive(tau_x=tau_x, tau_h=tau_h, rtol=rtol, atol=atol, max_steps=max_steps)
-        return _two_population_flow(self, states, times, tau_x, tau_h, rtol, atol, max_steps)
+        accuracy = {"rtol": rtol, "atol": atol, "max_steps": max_steps}
+        refuse(above_zero(tau_x=tau_x, tau_h=tau_h, **accuracy))
+        return _two_population_flow(self, states, times, tau_x, tau_h, **accuracy)
 
     # --- coarse-graining -------------------------------------------------------------------------
 
     def coarse_grain(self, blocks: ArrayLike) -> DenseAM:
-        """Return the same memory seen at lower resolution: features of a block become their mean.
+        """Return the same memory at lower resolution: the features of a block are replaced by their mean.
 
         With D the block mean and L the copy of a block's value to its features, the result is exactly
         ``x ↦ D f(L x)``: the model with weights ``W Dᵀ`` in which each feature counts as many times as
@@ -402,41 +370,31 @@ class DenseAM(eqx.Module):
         Parameters
         ----------
         blocks
-            For each feature the number of its block, 0 … M−1; see `denseam.data.plaquettes`.
+            The block number of each feature, 0 … M−1; see `denseam.data.plaquettes`.
         """
         labels = np.asarray(blocks)
         if labels.shape != (self.N,) or not np.issubdtype(labels.dtype, np.integer):
             raise InputError(
-                f"blocks must be {self.N} whole numbers, one for each feature, got {_what(labels)}"
+                f"blocks must be {self.N} whole numbers, one for each feature, got {what(labels)}"
             )
         M = int(labels.max()) + 1
         if sorted(set(labels.tolist())) != list(range(M)):
             raise InputError(f"blocks must use every number from 0 to {M - 1}")
-        dtype = self.W.dtype
-        members = jnp.asarray(np.arange(M)[:, None] == labels[None, :], dtype)  # M × N
+        members = jnp.asarray(np.arange(M)[:, None] == labels[None, :], self.W.dtype)  # M × N
         weighted = members if self.counts is None else members * self.counts
         counts = jnp.sum(weighted, axis=1)
         D = weighted / counts[:, None]
         with jax.default_matmul_precision("highest"):
             W, c = self.W @ D.T, D @ self.c
         return DenseAM(
-            W,
-            self.b,
-            c,
-            self.s1,
-            self.s2,
-            self.activation,
-            features=self.features,
-            centred=self.centred,
-            s_b=self.s_b,
-            s_c=self.s_c,
-            counts=counts,
-        )
+            W, self.b, c, self.s1, self.s2, self.activation,
+            features=self.features, centred=self.centred, s_b=self.s_b, s_c=self.s_c, counts=counts,
+        )  # fmt: skip
 
     # --- files -----------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the model to a safetensors file, its prescription inside as plain JSON."""
+        """Write the model to a safetensors file that holds its prescription as plain JSON."""
         tensors, document = self.to_document()
         return checkpoint.write(path, tensors, document)
 
@@ -446,24 +404,18 @@ class DenseAM(eqx.Module):
         return cls.from_document(*checkpoint.read(path), path)
 
     def to_document(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the model as tensors, wherever they lie, and plain values."""
-        names = ["W", "b", "c", "s1", "s2", "s_b", "s_c"] + (["counts"] if self.counts is not None else [])
+        """Return the model as tensors, on whatever devices, and plain values."""
+        names = ("W", "b", "c", *MULTIPLIERS, "counts")
+        tensors = {name: tensor for name in names if (tensor := getattr(self, name)) is not None}
         if self.scales is not None:
             refuse(
                 f"scales do not belong to this model: their {name} is {stated:.6g}, the model's {held:.6g}"
-                for name in ("s1", "s2", "s_b", "s_c")
+                for name in MULTIPLIERS
                 for stated, held in [(getattr(self.scales, name), float(getattr(self, name)))]
                 if abs(stated - held) > 1e-5 * abs(stated)
             )
-        document = {
-            "kind": "model",
-            "version": __version__,
-            "activation": lagrangians.to_json(self.activation),
-            "features": lagrangians.to_json(self.features),
-            "centred": self.centred,
-            "scales": self.scales.to_json() if self.scales else None,
-        }
-        return {n: getattr(self, n) for n in names}, document
+        parts = lagrangians.to_json(self.activation), lagrangians.to_json(self.features)
+        return tensors, shared.to_document(*parts, self.centred, self.scales)
 
     @classmethod
     def from_document(
@@ -472,11 +424,8 @@ class DenseAM(eqx.Module):
         document: Mapping[str, Any],
         path: str | os.PathLike[str],
     ) -> DenseAM:
-        """Read what `to_document` gave; what belongs to the data (tensors named `data.…`) is passed over."""
-        own: dict[str, Any] = {k: v for k, v in tensors.items() if not k.startswith("data.")}
-        try:
-            if document["kind"] != "model":
-                raise InputError(f"holds a {document['kind']!r}, not a model")
+        """Read what `to_document` returned; tensors of the data (named `data.…`) are ignored."""
+        with shared.own_tensors(tensors, document, path) as own:
             features = lagrangians.from_json(document["features"])
             if not isinstance(features, Elementwise):
                 raise InputError(f"features must act on each neuron by itself, got {features.name!r}")
@@ -490,18 +439,14 @@ class DenseAM(eqx.Module):
                 activation=lagrangians.from_json(document["activation"]),
                 features=features,
                 centred=document["centred"],
-                scales=Scales.from_json(document["scales"]) if document["scales"] else None,
+                scales=shared.scales_of(document),
             )
-        except InputError as error:
-            raise InputError(f"checkpoint {path}: {error}") from None
-        except (KeyError, TypeError) as error:
-            raise InputError(f"checkpoint {path}: damaged or foreign ({error})") from None
 
     def _samples(self, name: str, x: ArrayLike, axis: Literal["N", "K"] = "N") -> Array:
         x = jnp.asarray(x)
         size, word = (self.N, "features") if axis == "N" else (self.K, "memories")
         if x.ndim < 1 or x.shape[-1] != size:
-            raise InputError(f"{name} must have {size} {word} along its last axis, got {_what(x)}")
+            raise InputError(f"{name} must have {size} {word} along its last axis, got {what(x)}")
         return x if jnp.issubdtype(x.dtype, jnp.floating) else x.astype(self.W.dtype)
 
     def _populations(self, x: Any, h: Any) -> tuple[Array, Array]:
@@ -519,13 +464,13 @@ def _parameters(model: Any) -> tuple[Any, Any, Any]:
 def _recall(
     model: DenseAM, x: Array, mask: Array, steps: int, tolerance: ArrayLike, damping: ArrayLike
 ) -> Recall:
-    def one(x0: Array, clamped: Array) -> Recall:
+    def from_state(x0: Array, clamped: Array) -> Recall:
         def step(carry: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
             t, x, energies, _ = carry
             new = jnp.where(clamped, x, x + damping * (model.update(x) - x))
             moved = jnp.max(jnp.abs(new - x))
             rests = moved <= tolerance * jnp.maximum(1, jnp.max(jnp.abs(new)))
-            # every later entry is filled too, so that the curve stays flat where recall has stopped
+            # Every later entry is filled too, so that the curve stays flat after recall has stopped.
             energies = jnp.where(jnp.arange(steps + 1) > t, model.energy(new), energies)
             return t + 1, new, energies, rests
 
@@ -538,44 +483,35 @@ def _recall(
         return Recall(state, energies, t, rests)
 
     for _ in range(x.ndim - 1):
-        one = jax.vmap(one)
-    return one(x, mask)
+        from_state = jax.vmap(from_state)
+    return from_state(x, mask)
 
 
 @eqx.filter_jit
-def _flow(
-    model: DenseAM, x: Array, times: Array, tau_x: float, rtol: float, atol: float, max_steps: int
-) -> Flow:
+def _flow(model: DenseAM, x: Array, times: Array, tau_x: float, **accuracy: Any) -> Flow:
     def field(t: Any, x: Array, args: Any) -> Array:
         return (model.update(x) - x) / tau_x
 
-    xs = _solve(field, x, times, rtol, atol, max_steps)
+    xs = _solve(field, x, times, **accuracy)
     return Flow(times, xs, model.energy(xs))
 
 
 @eqx.filter_jit
 def _two_population_flow(
-    model: DenseAM,
-    states: tuple[Array, Array],
-    times: Array,
-    tau_x: float,
-    tau_h: float,
-    rtol: float,
-    atol: float,
-    max_steps: int,
+    model: DenseAM, states: tuple[Array, Array], times: Array, tau_x: float, tau_h: float, **accuracy: Any
 ) -> TwoPopulationFlow:
     def field(t: Any, states: tuple[Array, Array], args: Any) -> tuple[Array, Array]:
         x, h = states
         return (model.readout(h) - x) / tau_x, (model.hidden(x) - h) / tau_h
 
-    xs, hs = _solve(field, states, times, rtol, atol, max_steps)
+    xs, hs = _solve(field, states, times, **accuracy)
     return TwoPopulationFlow(times, xs, hs, model.energy(xs, hs))
 
 
 def _solve(
     field: Callable[..., Any], start: Any, times: Array, rtol: float, atol: float, max_steps: int
 ) -> Any:
-    """Solve ẏ = field(y) and return the states at the times, time as the last axis but one."""
+    """Solve ẏ = field(y) and return the states at the times; time is the second-to-last axis."""
     import diffrax
 
     solution = diffrax.diffeqsolve(
@@ -595,15 +531,5 @@ def _solve(
 def _times(t: ArrayLike | Sequence[float], dtype: Any) -> Array:
     times = np.atleast_1d(np.asarray(t, float))
     if times.ndim != 1 or not np.all(np.diff(times) > 0) or not times[0] >= 0 or not 0 < times[-1] < np.inf:
-        raise InputError("t must be rising, finite times, none below 0, that end after 0")
+        raise InputError("t must be increasing, finite times, none below 0, that end after 0")
     return jnp.asarray(times, dtype)
-
-
-def _positive(**values: float) -> None:
-    refuse(f"{k} must be above 0 and finite, got {v!r}" for k, v in values.items() if not 0 < v < np.inf)
-
-
-def _what(array: Any) -> str:
-    """Return what an array is, for a message: its shape and type."""
-    array = np.asarray(array) if not hasattr(array, "dtype") else array
-    return f"{array.dtype} of shape {tuple(array.shape)}"

@@ -7,7 +7,7 @@ is symmetric because it is a Hessian. Keeping the three in one object keeps them
 
 All of them act on the last axis and leave leading axes (samples) alone.
 
-A Lagrangian of your own takes a few lines; derivatives that are not written are taken by autodiff::
+A Lagrangian of your own takes a few lines; autodiff supplies derivatives that are not written::
 
     @register
     class Soft(Elementwise):  # σ(h) = h / √(1 + h²)
@@ -31,8 +31,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from denseam.errors import InputError, listed
-from denseam.rules.rectified import relu_constant
+from denseam.errors import InputError, above_zero, listed, refuse
+from denseam.rules.table import relu_constant
 
 Vector = Float[Array, "*samples n"]
 Scalar = Float[Array, "*samples"]
@@ -44,10 +44,10 @@ class Lagrangian(eqx.Module):
     Attributes
     ----------
     name
-        The word it is stored and looked up under.
+        The name in checkpoints.
     family
-        The row of the prescription it belongs to: 'elementwise' if order-one inputs give order-one
-        activations, 'softmax' if the activations sum to one.
+        Its row of the prescription: 'elementwise' if order-one inputs give order-one activations,
+        'softmax' if the activations sum to one.
     """
 
     name: eqx.AbstractClassVar[str]
@@ -96,13 +96,13 @@ _REGISTRY: dict[str, type[Lagrangian]] = {}
 
 
 def register(cls: _L) -> _L:
-    """Make a Lagrangian known by its name, so that checkpoints can be read back."""
+    """Register a Lagrangian under its name, so that checkpoints can be read back."""
     _REGISTRY[cls.name] = cls
     return cls
 
 
 def registered() -> dict[str, type[Lagrangian]]:
-    """Return the known Lagrangians by name."""
+    """Return the registered Lagrangians by name."""
     return dict(_REGISTRY)
 
 
@@ -183,8 +183,8 @@ class Softmax(Lagrangian):
     beta: float | Float[Array, ""]
 
     def __init__(self, beta: float | Float[Array, ""] = 1.0) -> None:
-        if isinstance(beta, int | float) and not 0 < beta < math.inf:
-            raise InputError(f"beta must be above 0 and finite, got {beta!r}")
+        if isinstance(beta, int | float):
+            refuse(above_zero(beta=beta))
         self.beta = beta
 
     def value(self, h: Vector) -> Scalar:
@@ -208,10 +208,10 @@ class Tanh(Elementwise):
     name: ClassVar[str] = "tanh"
 
     def potential(self, h: Vector) -> Vector:
-        """Return log cosh h, without ever forming cosh: |h| + log((1 + exp(−2|h|))/2)."""
+        """Return log cosh h without computing cosh: |h| + log((1 + exp(−2|h|))/2)."""
         a = jnp.abs(h)
-        # Near zero log cosh h = h²/2 − … is far below |h| and log 2, which would cancel; there the
-        # form log1p(2 sinh²(h/2)) keeps all digits.
+        # Near zero log cosh h = h²/2 − … is much smaller than |h| and log 2, which would cancel; there
+        # log1p(2 sinh²(h/2)) keeps all digits.
         small = jnp.minimum(a, 1)
         return jnp.where(
             a < 1, jnp.log1p(2 * jnp.sinh(small / 2) ** 2), a + jnp.log1p(jnp.exp(-2 * a)) - math.log(2)

@@ -1,7 +1,7 @@
 """Random numbers: one integer seed, one independent stream for each use.
 
-Data, initial weights, batches and noise never share a key, so that two runs which differ in their
-learning rate alone see the same numbers everywhere.
+Data, initial weights, batches and noise never share a key, so that two runs that differ only in their
+learning rate see the same random numbers everywhere.
 """
 
 from __future__ import annotations

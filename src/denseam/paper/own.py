@@ -32,7 +32,7 @@ from denseam.paper.figures import (
 )
 from denseam.paper.parts import Horizon, Loss, Optimum, Probe, Sweep
 from denseam.paper.settings import setting
-from denseam.rules.rectified import relu_constant
+from denseam.rules.table import relu_constant
 from denseam.theory.gaussian import feature_variance
 
 SGD = RELU_SGD.but("biases from zero", fewer=True)

@@ -16,8 +16,8 @@ on size, so that a learning rate tuned at small size is right at large size.
 
 Files follow the theory: `sizes` (N, K, P, B), `regimes` (which of them grow), `powers` (products of powers
 of the sizes), `table` (the paper's Table 1 as data), `parameterizations` (a rule, and its numbers at a
-shape), `prescriptions` (the rules that have a name), `explain`; `cost` says what training takes, `fields`
-what a hyperparameter is. No array framework is imported here.
+shape), `prescriptions` (rules by name), `explain` (a rule as a table), `cost` (of training), and `fields`
+(what a hyperparameter is).
 """
 
 from denseam.rules.parameterizations import Constants, Mismatch, Parameterization, Scales
@@ -27,16 +27,6 @@ from denseam.rules.regimes import MemoriesOnly, Proportional, Regime
 from denseam.rules.sizes import Shape
 
 __all__ = [
-    "Constants",
-    "MemoriesOnly",
-    "Mismatch",
-    "Parameterization",
-    "Power",
-    "Proportional",
-    "Regime",
-    "Scales",
-    "Shape",
-    "parameterization",
-    "prescription",
-    "standard",
-]
+    "Constants", "MemoriesOnly", "Mismatch", "Parameterization", "Power", "Proportional", "Regime", "Scales",
+    "Shape", "parameterization", "prescription", "standard",
+]  # fmt: skip

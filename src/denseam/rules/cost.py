@@ -6,14 +6,14 @@ from denseam.rules import Shape
 
 
 def steps(shape: Shape, epochs: int) -> int:
-    """Return the steps of a run."""
+    """Return the number of steps of a run."""
     assert shape.P is not None
     assert shape.B is not None
     return epochs * (shape.P // shape.B)
 
 
 def step_operations(shape: Shape) -> float:
-    """Return the floor of one step, 10·K·N·B: five products, W G, WᵀS, W R, S Rᵀ and A Gᵀ."""
+    """Return the least operations of one step, 10·K·N·B: the products W G, WᵀS, W R, S Rᵀ and A Gᵀ."""
     assert shape.B is not None
     return 10.0 * shape.K * shape.N * shape.B
 
@@ -24,7 +24,7 @@ def operations(shape: Shape, epochs: int) -> float:
 
 
 def training_bytes(shape: Shape, optimizer: str, itemsize: int = 4, probes: bool = False) -> float:
-    """Return the memory of one model in training: parameters, moments, gradient, activations."""
+    """Return the memory that training one model takes: parameters, moments, gradient, activations."""
     N, K, B = shape.N, shape.K, shape.B
     assert B is not None
     copies = (3 if optimizer == "sgd" else 6) + (6 if probes else 0)

@@ -1,4 +1,4 @@
-"""Scales as a table for people: every multiplier and learning rate with its rule and equation."""
+"""Scales as a readable table: every multiplier and learning rate with its rule and equation."""
 
 from __future__ import annotations
 
@@ -8,59 +8,64 @@ from typing import TYPE_CHECKING
 from denseam.errors import InputError
 from denseam.rules.regimes import REGIMES
 from denseam.rules.sizes import Shape
+from denseam.rules.table import CONSTANTS
 
 if TYPE_CHECKING:
     from denseam.rules.parameterizations import Scales
 
+#: Parameter, multiplier, learning rate; W has one learning rate for both of its places.
+_ROWS = (("W, inner", "s1", "eta_W"), ("W, outer", "s2", ""), ("b", "s_b", "eta_b"), ("c", "s_c", "eta_c"))
+
 
 def explain(scales: Scales, base: Shape | None) -> str:
-    """Return what `Scales.explain` does."""
+    """Return the text of `Scales.explain`."""
+    return "\n".join([*_heading(scales, base), "", *_table(scales, base)])
+
+
+def _heading(scales: Scales, base: Shape | None) -> list[str]:
     rule, constants = scales.rule, scales.constants
-    if base is not None and (rule is None or constants is None):
-        raise InputError("base needs scales that come from a rule; these were set by hand")
+    lines = []
+    if rule:
+        growth = f"{rule.regime} ({REGIMES[rule.regime].summary})"
+        lines += [f"{rule.name}: {rule.family}, {rule.optimizer}, {growth}", f"from: {rule.source}"]
+    if base is not None:
+        lines.append(f"base: {base}")
+    lines.append(f"target: {scales.shape}")
+    if constants:
+        lines.append("constants: " + ", ".join(f"{k} = {v:.6g}" for k, v in asdict(constants).items()))
+    if rule and not rule.prescribed and rule.name == "prescription":
+        lines.append("warning: not prescribed; not expected to transfer")
+    return lines
+
+
+def _cells(columns: list[Scales], name: str) -> list[str]:
+    """Return the rule of a multiplier or learning rate and its numbers; '' for each if there is no name."""
+    if not name:
+        return ["", *("" for _ in columns)]
+    rule = columns[-1].rule
+    power = str(getattr(rule, name)) if rule else "set by hand"
+    if rule and name in CONSTANTS:
+        power = CONSTANTS[name] if power == "1" else f"{CONSTANTS[name]}·{power}"
+    return [f"{name.replace('eta', 'η')} = {power}", *(f"{getattr(column, name):.6g}" for column in columns)]
+
+
+def _table(scales: Scales, base: Shape | None) -> list[str]:
+    rule, constants = scales.rule, scales.constants
     columns = [scales]
-    if base is not None and rule is not None and constants is not None:
+    if base is not None:
+        if rule is None or constants is None:
+            raise InputError("base needs scales that come from a rule; these were set by hand")
         columns.insert(0, rule.at(base, **asdict(constants)))
 
-    def cells(name: str, symbol: str) -> list[str]:
-        if name == "":
-            return ["", *("" for _ in columns)]
-        power = str(getattr(rule, name)) if rule else "set by hand"
-        if rule:
-            constant = {"s1": "s1_0", "s2": "s2_0", "eta_W": "eta0", "eta_b": "eta_b0", "eta_c": "eta_c0"}
-            factor = constant.get(name)
-            power = (factor if power == "1" else f"{factor}·{power}") if factor else power
-        return [f"{symbol} = {power}", *(f"{getattr(s, name):.6g}" for s in columns)]
-
-    start_W = "N(0, 1)" if scales.W_std == 1 else f"N(0, {scales.W_std:.4g}²)"
-    of = dict(zip(("s1", "s2", "eta_W", "eta_b", "eta_c"), rule.equations if rule else (), strict=False))
-    rows = [
-        ("W, inner", start_W, cells("s1", "s1"), cells("eta_W", "η_W"), ("s1", "eta_W")),
-        ("W, outer", "(tied)", cells("s2", "s2"), cells("", ""), ("s2",)),
-        ("b", "0", cells("s_b", "s_b"), cells("eta_b", "η_b"), ("eta_b",)),
-        ("c", "0", cells("s_c", "s_c"), cells("eta_c", "η_c"), ("eta_c",)),
-    ]
-    at = [f"at {name}" for name in (["base", "target"] if base else ["target"])]
+    W_start = "N(0, 1)" if scales.W_std == 1 else f"N(0, {scales.W_std:.4g}²)"
+    starts = (W_start, "(tied)", "0", "0")
+    equations = dict(zip(CONSTANTS, rule.equations if rule else (), strict=False))
+    at = ["at base", "at target"] if base else ["at target"]
     table = [["parameter", "start", "multiplier", *at, "learning rate", *at, "equations"]]
-    table += [
-        [name, start, *multiplier, *rate, "; ".join(of[q] for q in quantities if q in of)]
-        for name, start, multiplier, rate, quantities in rows
-    ]
-    widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
-    lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in table]
-    lines.insert(1, "  ".join("─" * w for w in widths))
-
-    head = []
-    if rule:
-        head.append(
-            f"{rule.name}: {rule.family}, {rule.optimizer}, {rule.regime} ({REGIMES[rule.regime].summary})"
-        )
-        head.append(f"from: {rule.source}")
-    if base is not None:
-        head.append(f"base: {base}")
-    head.append(f"target: {scales.shape}")
-    if constants:
-        head.append("constants: " + ", ".join(f"{k} = {v:.6g}" for k, v in asdict(constants).items()))
-    if rule and not rule.prescribed and rule.name == "prescription":
-        head.append("warning: not prescribed; not expected to transfer")
-    return "\n".join([*head, "", *lines])
+    for (parameter, multiplier, rate), start in zip(_ROWS, starts, strict=True):
+        sources = "; ".join(equations[name] for name in (multiplier, rate) if name in equations)
+        table.append([parameter, start, *_cells(columns, multiplier), *_cells(columns, rate), sources])
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in table]
+    lines.insert(1, "  ".join("─" * width for width in widths))
+    return lines

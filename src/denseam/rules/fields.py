@@ -1,8 +1,8 @@
-"""What a field of a description is: its default, bounds, unit and help, said once and used at every edge.
+"""What a field of a description is: its default, bounds, unit and help, stated once.
 
-A description is a dataclass whose fields are made by `parameter`. The option of the command line, the key
-in TOML and JSON, the column of a record, the entry in a run's key, the row of the reference page and the
-sentence about a value that is not allowed are all made from the same `Parameter`.
+A description is a dataclass whose fields are made by `parameter`. The command-line option, the key in TOML
+and JSON, the column of a record, the entry in a run's key, the row of the reference page and the message
+about an invalid value are all derived from the same `Parameter`.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ import numbers
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from denseam.errors import InputError, listed
+from denseam.errors import InputError, above_zero, listed, refuse
 
 _METADATA = "denseam"
 
 
 class Kind(enum.Enum):
-    """What the values of a parameter are; the value of a member is how help pages call it."""
+    """What the values of a parameter are; the value of a member is its name on help pages."""
 
     NUMBER = "number"
     WHOLE = "whole number"
     FLAG = "true or false"
     CHOICE = "name"
     TEXT = "text"
-    WORDS = "names with commas"
-    NUMBERS = "low:high:count, or numbers with commas"
-    WHOLES = "whole numbers with commas"
-    SEEDS = "how many, or which with commas"
+    WORDS = "comma-separated names"
+    NUMBERS = "low:high:count, or comma-separated numbers"
+    WHOLES = "comma-separated whole numbers"
+    SEEDS = "a count, or comma-separated seeds"
     #: Checked by the description itself.
     OBJECT = "text or object"
 
@@ -48,10 +48,10 @@ class Part(enum.Enum):
 
 
 class InKey(enum.Enum):
-    """When a parameter is a part of a run's key.
+    """When a parameter is part of a run's key.
 
-    A key must change exactly if the result does. So whatever is added to a description enters the key only
-    where it is not at its default, and runs that were trained before it existed keep their keys.
+    A key must change exactly if the result does. So a new parameter enters the key only where it differs from
+    its default, and runs that were trained before it existed keep their keys.
     """
 
     ALWAYS = "always"
@@ -61,58 +61,38 @@ class InKey(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class Parameter:
-    """One field of a description.
-
-    Attributes
-    ----------
-    name
-        The name of the field; that of its column in records and of its axis.
-    document
-        Its key in TOML and JSON; with dashes, its option on the command line.
-    part, kind, help
-        What it is about, what its values are, and a line for people.
-    default
-        The value where none is given; None where it follows from other fields.
-    default_text
-        How the default is shown, where it follows from other fields.
-    low, high, open_low, open_high
-        Bounds, and whether a bound itself is excluded.
-    choices
-        The names that are allowed.
-    unit
-        What one unit of it is.
-    swept
-        Whether several values can be tried.
-    belongs
-        The field and the value of it that this one belongs to, as in ('optimizer', 'sgd').
-    key
-        When it is a part of a run's key.
-    off
-        The name of the opposite of a flag.
-    """
+    """One field of a description."""
 
     part: Part
     kind: Kind
     help: str
+    #: The name of the field, of its column in records and of its axis.
     name: str = ""
+    #: Its key in TOML and JSON; with dashes, its command-line option.
     document: str = ""
+    #: The default value, None if it follows from other fields; `default_text` is then shown.
     default: Any = None
     required: bool = False
     default_text: str = ""
+    #: Bounds, and whether a bound itself is excluded.
     low: float = -math.inf
     high: float = math.inf
     open_low: bool = False
     open_high: bool = True
+    #: The allowed names.
     choices: tuple[str, ...] = ()
     unit: str = ""
+    #: Whether it can be swept.
     swept: bool = False
+    #: The field and the value of that field which this one requires, as in ('optimizer', 'sgd').
     belongs: tuple[str, str] | None = None
     key: InKey = InKey.IF_SET
+    #: The name of the opposite of a flag.
     off: str = ""
 
     @property
     def option(self) -> str:
-        """The option of the command line."""
+        """The command-line option."""
         return f"--{self.document.replace('_', '-')}"
 
     @property
@@ -142,11 +122,11 @@ class Parameter:
         return f"{self.default:g}" if isinstance(self.default, float) else str(self.default)
 
     def problem(self, value: Any) -> str:
-        """Return the sentence about a value that is not allowed."""
+        """Return the message about an invalid value."""
         return f"{self.document} must be {self.requirement}, got {value!r}"
 
     def parse(self, text: str) -> Any:
-        """Return the plain value that a word of the command line stands for; `read` checks it."""
+        """Return the plain value of a command-line argument; `read` checks it."""
         if self.kind is Kind.NUMBER:
             return _number(text)
         if self.kind in (Kind.WHOLE, Kind.SEEDS):
@@ -155,28 +135,8 @@ class Parameter:
         return text
 
     def read(self, value: Any) -> Any:
-        """Return a value from a document or from Python in its own type, or refuse it."""
+        """Return a value from a document or from Python, converted to its own type, or refuse it."""
         match self.kind:
-            case Kind.NUMBER:
-                if not _is_number(value) or not self._inside(value):
-                    raise InputError(self.problem(value))
-                return float(value)
-            case Kind.WHOLE:
-                if not _is_whole(value) or not self._inside(value):
-                    raise InputError(self.problem(value))
-                return int(value)
-            case Kind.FLAG:
-                if not isinstance(value, bool):
-                    raise InputError(self.problem(value))
-                return value
-            case Kind.CHOICE:
-                if value not in self.choices:
-                    raise InputError(self.problem(value))
-                return value
-            case Kind.TEXT:
-                if not isinstance(value, str):
-                    raise InputError(self.problem(value))
-                return value
             case Kind.WORDS:
                 return self._words(value)
             case Kind.NUMBERS:
@@ -185,8 +145,23 @@ class Parameter:
                 return self._wholes(value)
             case Kind.SEEDS:
                 return self._seeds(value)
-            case Kind.OBJECT:
-                return value
+        if not self._allows(value):
+            raise InputError(self.problem(value))
+        return {Kind.NUMBER: float, Kind.WHOLE: int}.get(self.kind, lambda v: v)(value)
+
+    def _allows(self, value: Any) -> bool:
+        match self.kind:
+            case Kind.NUMBER:
+                return _is_number(value) and self._inside(value)
+            case Kind.WHOLE:
+                return _is_whole(value) and self._inside(value)
+            case Kind.FLAG:
+                return isinstance(value, bool)
+            case Kind.CHOICE:
+                return value in self.choices
+            case Kind.TEXT:
+                return isinstance(value, str)
+        return True
 
     def _inside(self, value: float) -> bool:
         above = value > self.low if self.open_low else value >= self.low
@@ -205,8 +180,7 @@ class Parameter:
         bad = [v for v in grid if not self._inside(v)]
         if bad:
             problems.append(self.problem(bad[0]))
-        if problems:
-            raise InputError(*problems)
+        refuse(problems)
         return grid
 
     def _wholes(self, value: Any) -> tuple[int, ...]:
@@ -218,50 +192,39 @@ class Parameter:
             problems.append(
                 f"{self.document} must be whole numbers of at least {self.low:g}, got {short(grid)}"
             )
-        if problems:
-            raise InputError(*problems)
+        refuse(problems)
         return tuple(map(int, grid))
 
     def _seeds(self, value: Any) -> tuple[int, ...]:
-        many = [*range(value)] if _is_whole(value) else grid_values(self.document, value)
-        if not many or len(set(many)) < len(many) or not all(v >= 0 and v % 1 == 0 for v in many):
+        seeds = [*range(value)] if _is_whole(value) else grid_values(self.document, value)
+        if not seeds or len(set(seeds)) < len(seeds) or not all(v >= 0 and v % 1 == 0 for v in seeds):
             raise InputError(
-                f"{self.document} must be at least one, none below 0 and none twice, got {value!r}"
+                f"{self.document} must be one or more distinct whole numbers of at least 0, got {value!r}"
             )
-        return tuple(map(int, many))
+        return tuple(map(int, seeds))
 
 
-def parameter(
-    part: Part,
-    kind: Kind,
-    help: str,
-    default: Any = dataclasses.MISSING,
-    *,
-    factory: Any = None,
-    **facts: Any,
-) -> Any:
-    """Return a dataclass field that carries its description; without a default it is required."""
-    required = default is dataclasses.MISSING and factory is None
+def parameter(part: Part, kind: Kind, help: str, default: Any = dataclasses.MISSING, **facts: Any) -> Any:
+    """Return a dataclass field with its `Parameter`; without a default it is required."""
+    required = default is dataclasses.MISSING
     described = Parameter(part, kind, help, required=required, default=None if required else default, **facts)
-    if factory is not None:
-        described = dataclasses.replace(described, default=factory())
-        return dataclasses.field(default_factory=factory, metadata={_METADATA: described})
     return dataclasses.field(default=default, metadata={_METADATA: described})
 
 
 @functools.cache
 def parameters(description: Any) -> dict[str, Parameter]:
-    """Return the parameters of a description by the names of their fields."""
-    found = {
-        f.name: f.metadata[_METADATA] for f in dataclasses.fields(description) if _METADATA in f.metadata
+    """Return the parameters of a description by field name."""
+    return {
+        f.name: dataclasses.replace(p, name=f.name, document=p.document or f.name)
+        for f in dataclasses.fields(description)
+        if (p := f.metadata.get(_METADATA))
     }
-    return {name: dataclasses.replace(p, name=name, document=p.document or name) for name, p in found.items()}
 
 
 def read_fields(description: Any) -> tuple[dict[str, Any], list[str]]:
-    """Return the fields of a description as they were read, and a sentence for each that is not allowed.
+    """Return the fields of a description, converted by `Parameter.read`, and a message for each invalid one.
 
-    A field may be None where None is its default.
+    A field may be None if None is its default.
     """
     values: dict[str, Any] = {}
     problems: list[str] = []
@@ -278,23 +241,21 @@ def read_fields(description: Any) -> tuple[dict[str, Any], list[str]]:
 
 
 def check_fields(description: Any) -> None:
-    """Refuse a frozen description whose fields are not allowed; put what was read into its fields."""
+    """Refuse a frozen description with invalid fields; set its fields to the converted values."""
     values, problems = read_fields(description)
-    if problems:
-        raise InputError(*problems)
+    refuse(problems)
     for name, value in values.items():
         object.__setattr__(description, name, value)
 
 
 def logspace(low: float, high: float, count: int) -> tuple[float, ...]:
-    """Return values from low to high that are evenly spaced in their logarithm."""
+    """Return values from low to high, evenly spaced on a log scale."""
     problems = []
-    if not (_is_number(low) and _is_number(high) and 0 < low < math.inf and 0 < high < math.inf):
+    if [*above_zero(low=low, high=high)]:
         problems.append(f"low and high must be above 0 and finite, got {low!r} and {high!r}")
     if not _is_whole(count) or count < 1:
         problems.append(f"count must be a whole number of at least 1, got {count!r}")
-    if problems:
-        raise InputError(*problems)
+    refuse(problems)
     if count == 1:
         return (float(f"{low:.12g}"),)
     start, step = math.log10(low), (math.log10(high) - math.log10(low)) / (count - 1)
@@ -303,25 +264,26 @@ def logspace(low: float, high: float, count: int) -> tuple[float, ...]:
     return tuple(float(f"{v:.12g}") for v in (low, *inner, high))
 
 
-def grid_values(name: str, given: Any) -> tuple[float, ...]:
+def grid_values(name: str, grid: Any) -> tuple[float, ...]:
     """Read a grid: ``1e-3:1:13`` (log-spaced), ``0.1,0.2``, a number, or a list of numbers."""
-    problem = f"{name} must be {Kind.NUMBERS.value}, got {given!r}"
-    if isinstance(given, str):
-        ends = [_number(word) for word in given.split(":")]
+    values = grid
+    if isinstance(grid, str):
+        ends = [_number(word) for word in grid.split(":")]
         if len(ends) == 3 and all(map(_is_number, ends)):
             try:
                 return logspace(*ends)  # type: ignore[arg-type]  # checked there
             except InputError as error:
                 raise InputError(*(f"{name}: {p}" for p in error.problems)) from None
-        given = [_number(word) for word in given.split(",") if word.strip()]
-    values = [given] if _is_number(given) else given
+        values = [_number(word) for word in grid.split(",") if word.strip()]
+    elif _is_number(grid):
+        values = [grid]
     if not isinstance(values, Iterable) or not all(map(_is_number, values := list(values))):
-        raise InputError(problem)
+        raise InputError(f"{name} must be {Kind.NUMBERS.value}, got {grid!r}")
     return tuple(float(v) for v in values)
 
 
 def short(values: Sequence[float]) -> str:
-    """Return the first few of many numbers."""
+    """Return the first eight numbers as text."""
     shown = ", ".join(f"{v:g}" for v in values[:8])
     return shown + (", …" if len(values) > 8 else "")
 
@@ -330,14 +292,14 @@ def _order_problems(name: str, values: Sequence[float]) -> list[str]:
     if not len(values):
         return [f"{name} must not be empty"]
     if len(set(values)) < len(values):
-        return [f"{name} must not hold a value twice, got {short(values)}"]
+        return [f"{name} must not contain duplicates, got {short(values)}"]
     if list(values) != sorted(values):
-        return [f"{name} must rise, got {short(values)}"]
+        return [f"{name} must be in increasing order, got {short(values)}"]
     return []
 
 
 def _number(text: str) -> int | float | str:
-    """Return the number that a text is; the text itself if it is none."""
+    """Return a text as a number if it is one, otherwise unchanged."""
     for kind in (int, float):
         try:
             return kind(text)
@@ -347,7 +309,7 @@ def _number(text: str) -> int | float | str:
 
 
 def _is_number(value: Any) -> bool:
-    """Whether a value is a number; numpy's are, True is not."""
+    """Whether a value is a number; NumPy's are, True is not."""
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from denseam.errors import InputError, refuse
+from denseam.errors import InputError, above_zero, at_least_zero, refuse
 from denseam.rules.explain import explain
 from denseam.rules.powers import ONE, Power, exponent_text
 from denseam.rules.regimes import RegimeName
 from denseam.rules.sizes import Shape
-from denseam.rules.table import TABLE, UNPRESCRIBED, OptimizerName
+from denseam.rules.table import CONSTANTS, TABLE, UNPRESCRIBED, OptimizerName
 
 
 @dataclass(frozen=True)
@@ -27,17 +26,11 @@ class Constants:
     eta_c0: float | None = None
 
     def __post_init__(self) -> None:
-        # Frozen biases (eta_b0 = 0) are a study of their own; a scale of zero is no model.
-        biases = ("eta_b0", "eta_c0")
-        given = {f.name: v for f in fields(self) if (v := getattr(self, f.name)) is not None}
-        refuse(
-            f"{name} must be {'at least' if name in biases else 'above'} 0 and finite, got {value!r}"
-            for name, value in given.items()
-            if not ((value >= 0 if name in biases else value > 0) and value < math.inf)
-        )
-        for name in biases:
-            if name not in given:
-                object.__setattr__(self, name, self.eta0)
+        # Biases may be frozen (eta_b0 = 0); a multiplier of zero is not a model.
+        biases = {k: v for k in ("eta_b0", "eta_c0") if (v := getattr(self, k)) is not None}
+        refuse([*above_zero(eta0=self.eta0, s1_0=self.s1_0, s2_0=self.s2_0), *at_least_zero(**biases)])
+        for name in {"eta_b0", "eta_c0"} - biases.keys():
+            object.__setattr__(self, name, self.eta0)
 
 
 @dataclass(frozen=True)
@@ -47,9 +40,9 @@ class Scales:
     Parameters
     ----------
     shape
-        The sizes the numbers hold for.
+        The sizes that the numbers hold for.
     optimizer
-        The optimizer they are meant for: 'sgd' or 'adam' (AdamW too).
+        The optimizer that they are for: 'sgd' or 'adam' (also AdamW).
     s1, s2
         Inner and outer multiplier of W.
     eta_W, eta_b, eta_c
@@ -57,13 +50,13 @@ class Scales:
     s_b, s_c
         Multipliers of the biases.
     W_std
-        Standard deviation of the entries of W at the start.
+        Initial standard deviation of the entries of W.
     epsilon_W, decay_W
-        Factors on Adam's ε and on AdamW's decay for W: 1, unless the abc symmetry or a rule moved them.
+        Factors on Adam's ε and on AdamW's decay for W: 1, unless the abc symmetry or a rule changes them.
     epsilon_b, epsilon_c
         Factors on Adam's ε for the biases.
     rule, constants
-        Where the numbers come from; None where they were set by hand.
+        Where the numbers come from; None if they were set by hand.
     """
 
     shape: Shape
@@ -84,39 +77,27 @@ class Scales:
     constants: Constants | None = None
 
     def rescaled(self, theta: float) -> Scales:
-        """Return the same training in other units of W: the abc symmetry ``w = θW``.
+        """Return the scales of the same training in other units of W: the abc symmetry ``w = θW``.
 
-        The model and its whole trajectory stay as they are when
+        The model and its whole trajectory do not change under
 
         ``s1, s2 → s/θ``;  ``W_std → θ W_std``;  ``eta_W → θ² eta_W`` (SGD) or ``θ eta_W`` (Adam);
         ``ε_W → ε_W/θ``;  AdamW's ``λ_W → λ_W/θ``.
 
         SGD: ∂L/∂W = θ ∂L/∂w, so ΔW = −η ∂L/∂W is Δw = θ ΔW = −θ²η ∂L/∂w. Adam divides the gradient
-        by its own size, so one θ is left, and ε is compared with gradients that are θ times smaller.
+        by its own size, so one factor θ remains, and ε is compared with gradients that are θ times smaller.
         """
-        if not 0 < theta < math.inf:
-            raise InputError(f"theta must be above 0 and finite, got {theta!r}")
-        sgd = self.optimizer == "sgd"
-        return replace(
-            self,
-            s1=self.s1 / theta,
-            s2=self.s2 / theta,
-            W_std=self.W_std * theta,
-            eta_W=self.eta_W * (theta**2 if sgd else theta),
-            epsilon_W=self.epsilon_W / theta,
-            decay_W=self.decay_W if sgd else self.decay_W / theta,
-            rule=None,
-            constants=None,
-        )
+        refuse(above_zero(theta=theta))
+        return replace(self, **_in_units(self, theta), rule=None, constants=None)
 
     def canonical(self) -> Scales:
         """Return the equivalent scales with W of unit variance."""
         return self if self.W_std == 1 else self.rescaled(1 / self.W_std)
 
     def explain(self, base: Shape | None = None) -> str:
-        """Return a table: per parameter its start, multiplier, learning rate, rule and equation.
+        """Return a table: the start, multiplier, learning rate, rule and equation of each parameter.
 
-        With `base`, the learning rates and multipliers at that shape stand beside those here.
+        With `base`, it also shows the learning rates and multipliers at that shape.
         """
         return explain(self, base)
 
@@ -141,8 +122,21 @@ class Scales:
             raise InputError(f"scales: not a document of this library's scales ({error})") from None
 
 
+def _in_units(scales: Any, theta: Any) -> dict[str, Any]:
+    """Return what changes under w = θW (`Scales.rescaled`), for numbers and for powers of the sizes."""
+    sgd = scales.optimizer == "sgd"
+    return {
+        "s1": scales.s1 / theta,
+        "s2": scales.s2 / theta,
+        "W_std": scales.W_std * theta,
+        "eta_W": scales.eta_W * (theta**2 if sgd else theta),
+        "epsilon_W": scales.epsilon_W / theta,
+        "decay_W": scales.decay_W if sgd else scales.decay_W / theta,
+    }
+
+
 class Mismatch(NamedTuple):
-    """Exponents by which a parameterization differs from the prescription, in canonical form."""
+    """The exponents by which a parameterization differs from the prescription, both in canonical form."""
 
     s1: Fraction | float
     s2: Fraction | float
@@ -156,8 +150,8 @@ class Mismatch(NamedTuple):
 class Parameterization:
     """How the start, the multipliers and the learning rates depend on the sizes.
 
-    Every parameterization has a `canonical` form with W of unit variance, in which two of them can
-    be compared; `mismatch` compares with the prescription.
+    Parameterizations are compared in their `canonical` form, with W of unit variance; `mismatch` compares
+    with the prescription.
     """
 
     name: str
@@ -177,7 +171,7 @@ class Parameterization:
     epsilon_b: Power = ONE
     epsilon_c: Power = ONE
     prescribed: bool = False
-    #: Whether it was derived for centred activations, and says nothing of others.
+    #: Whether it was derived for centred activations only.
     centred_only: bool = False
     source: str = ""
     #: Labels of the paper's equations for s1, s2, eta_W, eta_b, eta_c.
@@ -193,64 +187,40 @@ class Parameterization:
         eta_b0: float | None = None,
         eta_c0: float | None = None,
     ) -> Scales:
-        """Return the scales at a shape, from the constants that were tuned.
+        """Return the scales at a shape, from the tuned constants.
 
-        ``eta_b0`` and ``eta_c0`` are ``eta0`` unless given.
+        ``eta_b0`` and ``eta_c0`` are ``eta0`` by default.
         """
         constants = Constants(eta0, s1_0, s2_0, eta_b0, eta_c0)
-        assert constants.eta_b0 is not None
-        assert constants.eta_c0 is not None
-        return Scales(
-            shape=shape,
-            optimizer=self.optimizer,
-            s1=constants.s1_0 * self.s1.at(shape),
-            s2=constants.s2_0 * self.s2.at(shape),
-            eta_W=constants.eta0 * self.eta_W.at(shape),
-            eta_b=constants.eta_b0 * self.eta_b.at(shape),
-            eta_c=constants.eta_c0 * self.eta_c.at(shape),
-            s_b=self.s_b.at(shape),
-            s_c=self.s_c.at(shape),
-            W_std=self.W_std.at(shape),
-            epsilon_W=self.epsilon_W.at(shape),
-            decay_W=self.decay_W.at(shape),
-            epsilon_b=self.epsilon_b.at(shape),
-            epsilon_c=self.epsilon_c.at(shape),
-            rule=self,
-            constants=constants,
-        )
+        numbers = {
+            f.name: power.at(shape) * (getattr(constants, CONSTANTS[f.name]) if f.name in CONSTANTS else 1)
+            for f in fields(self)
+            if isinstance(power := getattr(self, f.name), Power)
+        }
+        return Scales(shape, self.optimizer, **numbers, rule=self, constants=constants)
 
     def canonical(self) -> Parameterization:
         """Return the equivalent parameterization with W of unit variance (`Scales.rescaled`)."""
         if self.W_std == ONE:
             return self
-        sgd = self.optimizer == "sgd"
-        return replace(
-            self,
-            name=f"{self.name} (canonical)",
-            s1=self.s1 * self.W_std,
-            s2=self.s2 * self.W_std,
-            eta_W=self.eta_W / (self.W_std**2 if sgd else self.W_std),
-            epsilon_W=self.epsilon_W * self.W_std,
-            decay_W=self.decay_W if sgd else self.decay_W * self.W_std,
-            W_std=ONE,
-        )
+        return replace(self, **_in_units(self, ONE / self.W_std), name=f"{self.name} (canonical)")
 
     def mismatch(self) -> Mismatch:
-        """Return how far (s1, s2, eta_W) grow faster than prescribed, as exponents.
+        """Return by which exponents (s1, s2, eta_W) grow faster than prescribed.
 
-        The exponents are those in N in the proportional regime, where K, P and B follow N, and
-        those in K where only the memories grow.
+        They are exponents of N in the proportional regime, where K, P and B follow N, and exponents of K
+        where only the memories grow.
         """
         mine, (s1, s2, eta_W, _) = self.canonical(), TABLE[self.regime, self.family, self.optimizer]
         ratios = (mine.s1 / s1, mine.s2 / s2, mine.eta_W / eta_W)
         return Mismatch(*(ratio.along(self.regime) for ratio in ratios))
 
     def predicted_drift(self) -> Fraction | float | None:
-        """Return the exponent with which the best eta0 moves, or None where none is predicted.
+        """Return the exponent with which the best eta0 changes with size, or None if none is predicted.
 
         If s1 and s2 grow as prescribed, the same effective learning rate is reached at
-        ``eta0 ∝ size^(−mismatch of eta_W)``. If they do not, the function itself changes with size
-        and no learning rate mends that. Nothing is predicted against an unprescribed row either.
+        ``eta0 ∝ size^(−mismatch of eta_W)``. If they do not, the function itself changes with size, and no
+        learning rate compensates for that. Nothing is predicted relative to an unprescribed row either.
         """
         mismatch = self.mismatch()
         if mismatch.s1 or mismatch.s2 or (self.family, self.optimizer) == UNPRESCRIBED:

@@ -30,7 +30,7 @@ class Power:
         return value
 
     def along(self, regime: RegimeName) -> Fraction | float:
-        """Return the exponent in the scale of a regime: the sum over all sizes that grow with it."""
+        """Return the exponent of the scale in a regime: the sum over all sizes that grow with it."""
         return sum((getattr(self, letter) for letter in REGIMES[regime].grows), start=Fraction(0))
 
     def __mul__(self, other: Power) -> Power:
@@ -67,7 +67,7 @@ class Power:
 
 
 def exponent_text(e: Fraction | float) -> str:
-    """Return an exponent as a fraction, where it is a simple one."""
+    """Return an exponent as a fraction if it is a simple one, otherwise as a decimal."""
     nearest = Fraction(e).limit_denominator(8)
     return str(nearest) if abs(float(nearest) - float(e)) < 1e-9 else repr(float(e))
 

@@ -17,28 +17,20 @@ from denseam.rules.table import FAMILIES, GRADIENT, HALF, OPTIMIZERS, TABLE, UNP
 def _row(family: str, optimizer: OptimizerName, regime: RegimeName) -> Parameterization:
     s1, s2, eta_W, equations = TABLE[regime, family, optimizer]
     prescribed = (family, optimizer) != UNPRESCRIBED
+    source = "Table 1 of the paper" if prescribed else "the paper's experiments; not prescribed"
     return Parameterization(
-        name="prescription",
-        family=family,
-        optimizer=optimizer,
-        regime=regime,
-        s1=s1,
-        s2=s2,
-        eta_W=eta_W,
-        prescribed=prescribed,
-        source="Table 1 of the paper" if prescribed else "the paper's experiments; not prescribed",
-        equations=(*equations, "etab-cases", "etac-cases"),
-    )
+        "prescription", family, optimizer, regime, s1, s2, eta_W,
+        prescribed=prescribed, source=source, equations=(*equations, "etab-cases", "etac-cases"),
+    )  # fmt: skip
 
 
 @runtime_checkable
 class HasFamily(Protocol):
-    """Anything that says which row of the table it belongs to: every Lagrangian does."""
+    """Anything that names its row of the table; every Lagrangian does."""
 
     @property
     def family(self) -> str:
         """Either 'elementwise' or 'softmax'."""
-        ...
 
 
 def _family(activation: str | HasFamily) -> str:
@@ -103,29 +95,22 @@ def prescription(
 def standard(
     activation: str | HasFamily, optimizer: str, regime: str | Regime = "proportional"
 ) -> Parameterization:
-    """Return what a plain layer does: W ~ N(0, 1/N), no multipliers, one constant learning rate.
+    """Return the control, a plain layer: W ~ N(0, 1/N), no multipliers, one constant learning rate.
 
-    The control. For elementwise activations in proportion it is the prescription up to constants
-    under SGD, and drifts as N^-1/2 under Adam. Softmax with memories only agrees as well, since nothing
+    For elementwise activations in the proportional regime it equals the prescription up to constants under
+    SGD, and drifts as N^-1/2 under Adam. It also agrees for softmax with memories only, since nothing
     prescribed there grows with K. Elsewhere its s2 is off (see `mismatch`).
     """
     family, optimizer, regime = _resolve(activation, optimizer, regime)
     return Parameterization(
-        name="standard",
-        family=family,
-        optimizer=optimizer,
-        regime=regime,
-        s1=ONE,
-        s2=ONE,
-        eta_W=ONE,
-        W_std=Power(N=-HALF),
+        "standard", family, optimizer, regime, s1=ONE, s2=ONE, eta_W=ONE, W_std=Power(N=-HALF),
         source="W ~ N(0, 1/N), no multipliers, one learning rate",
-    )
+    )  # fmt: skip
 
 
 #: The factors on Adam's ε, which the paper's table leaves open.
 _EPSILONS = {"epsilon_W", "epsilon_b", "epsilon_c"}
-#: What may be changed besides while the gradient keeps its size.
+#: What can be changed without changing the size of the gradient.
 _GRADIENT_STAYS = {"eta_W", "eta_b", "eta_c", "decay_W"} | _EPSILONS
 
 PARAMETERIZATIONS: Mapping[str, Any] = {"prescription": prescription, "standard": standard}
@@ -134,10 +119,10 @@ PARAMETERIZATIONS: Mapping[str, Any] = {"prescription": prescription, "standard"
 def parameterization(
     text: str, activation: str | HasFamily, optimizer: str, regime: str | Regime = "proportional"
 ) -> Parameterization:
-    """Return a parameterization by its name, or by how it differs from the prescription.
+    """Return a parameterization from its name, or from its differences to the prescription.
 
     ``s2=K^-1, eta_W=1`` is the prescription with another s2 and another learning rate;
-    ``epsilon=gradient`` is the prescription with an ε of Adam that shrinks as the gradient does.
+    ``epsilon=gradient`` is the prescription with an ε of Adam that shrinks with the gradient.
     """
     if text in PARAMETERIZATIONS:
         named: Parameterization = PARAMETERIZATIONS[text](activation, optimizer, regime)
@@ -162,7 +147,11 @@ def parameterization(
         raise InputError(
             f"parameterization: the gradient is known for the prescribed s1 and s2 only, got {text!r}"
         )
-    name = ", ".join(f"{k}={v}" for k, v in changes.items())
-    prescribed = row.prescribed and _EPSILONS.issuperset(changes)
-    facts: dict[str, Any] = {"name": name, "prescribed": prescribed, "centred_only": by_gradient}
-    return replace(row, **changes, **facts, source="given by hand")  # type: ignore[arg-type]
+    return replace(
+        row,
+        **changes,  # type: ignore[arg-type]  # powers only
+        name=", ".join(f"{k}={v}" for k, v in changes.items()),
+        prescribed=row.prescribed and _EPSILONS.issuperset(changes),
+        centred_only=by_gradient,
+        source="given by hand",
+    )

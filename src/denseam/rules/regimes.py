@@ -14,34 +14,24 @@ from denseam.rules.sizes import Shape
 RegimeName = Literal["proportional", "memories-only"]
 
 
+def _ratio(help: str, default: float, **bounds: Any) -> Any:
+    belongs = ("regime", "proportional")
+    return parameter(Part.GROWTH, Kind.NUMBER, help, default, low=0, open_low=True, belongs=belongs, **bounds)
+
+
+def _size(help: str) -> Any:
+    return parameter(Part.GROWTH, Kind.WHOLE, help, low=1, belongs=("regime", "memories-only"))
+
+
 @dataclass(frozen=True)
 class Proportional:
     """All four sizes grow together: K = κN, P = ρN, B = βP (eq. proportional-regime)."""
 
-    kappa: float = parameter(
-        Part.GROWTH,
-        Kind.NUMBER,
-        "κ = K/N, memories per feature.",
-        2.0,
-        low=0,
-        open_low=True,
-        belongs=("regime", "proportional"),
-    )
-    rho: float = parameter(
-        Part.GROWTH,
-        Kind.NUMBER,
-        "ρ = P/N, samples per feature.",
-        5.0,
-        low=0,
-        open_low=True,
-        belongs=("regime", "proportional"),
-    )
-    beta: float = parameter(
-        Part.GROWTH, Kind.NUMBER, "β = B/P, the batch as a share of the samples.", 0.1,
-        low=0, open_low=True, high=1, open_high=False, belongs=("regime", "proportional"),
-    )  # fmt: skip
+    kappa: float = _ratio("κ = K/N, memories per feature.", 2.0)
+    rho: float = _ratio("ρ = P/N, samples per feature.", 5.0)
+    beta: float = _ratio("β = B/P, the batch as a share of the samples.", 0.1, high=1, open_high=False)
     name: RegimeName = field(default="proportional", init=False)
-    #: The size that a scale is, and all that grow with it.
+    #: The size that stands for the scale, and all that grow with it.
     letter: ClassVar[str] = "N"
     grows: ClassVar[tuple[str, ...]] = ("N", "K", "P", "B")
     summary: ClassVar[str] = "N, K, P, B grow in proportion"
@@ -53,20 +43,16 @@ class Proportional:
         """Return the sizes at N features: K = round(κN), P = round(ρN), B = max(1, ⌊βP⌋)."""
         Shape(N, 1)
         P = round(self.rho * N)
-        # 0.29 · 100 is 28.999… in floating point; the floor is meant of the exact product.
+        # 0.29 · 100 is 28.999… in floating point; the floor of the exact product is meant.
         B = max(1, math.floor(self.beta * P + 1e-9))
         return Shape(N, round(self.kappa * N), P, B)
 
     def problems(self, N: int) -> list[str]:
-        """Return why this size cannot be trained at, beyond what its shape says."""
+        """Return why a model of this size cannot be trained, apart from problems with its shape."""
         B = self.beta * round(self.rho * N)
         if B < 1 - 1e-9:
             return [f"its batch (B = β·P = {B:.3g}) is below 1; raise beta or rho"]
         return []
-
-
-def _size(help: str) -> Any:
-    return parameter(Part.GROWTH, Kind.WHOLE, help, low=1, belongs=("regime", "memories-only"))
 
 
 @dataclass(frozen=True)
@@ -90,40 +76,32 @@ class MemoriesOnly:
         return Shape(self.features, K, self.samples, self.batch)
 
     def problems(self, K: int) -> list[str]:
-        """Return why this size cannot be trained at, beyond what its shape says."""
+        """Return why a model of this size cannot be trained, apart from problems with its shape."""
         return []
 
 
 Regime = Proportional | MemoriesOnly
 DEFAULT_REGIME = Proportional()
 
-REGIMES: Mapping[str, Any] = {
-    "proportional": Proportional,
-    "memories-only": MemoriesOnly,
-}
+REGIMES: Mapping[str, Any] = {"proportional": Proportional, "memories-only": MemoriesOnly}
 
 
 def regime_letter(name: str) -> str:
-    """Return the size that a scale of a regime is: N or K."""
-    letter: str = REGIMES[name].letter
-    return letter
+    """Return the size that stands for the scale in a regime: N or K."""
+    return str(REGIMES[name].letter)
 
 
-def regime_from(
-    values: Mapping[str, Any], defaults: Mapping[str, Regime] | None = None, name: str = "proportional"
-) -> Regime:
-    """Return the regime that plain values describe; `values` may hold its name, and other things too.
+def regime_from(values: Mapping[str, Any], defaults: Mapping[str, Regime] | None = None) -> Regime:
+    """Return the regime that plain values describe; other keys of `values` are ignored.
 
     Parameters
     ----------
     values
-        ``regime`` and the ratios or sizes that belong to it; those of another regime are refused.
+        ``regime`` (by default 'proportional') and its ratios or sizes; those of another regime are refused.
     defaults
-        What holds where a value is missing, by the name of the regime; by default that of its fields.
-    name
-        The regime where the values do not name one.
+        For each regime, where missing values are taken from; by default from the defaults of its fields.
     """
-    name = values.get("regime", name)
+    name = values.get("regime", "proportional")
     if name not in REGIMES:
         raise InputError(f"regime must be {listed(REGIMES)}, got {name!r}")
     own = parameters(REGIMES[name])
@@ -135,11 +113,13 @@ def regime_from(
         if key in values and key not in own
     ]
     default = (defaults or {}).get(name)
-    given = {key: values[key] if key in values else getattr(default, key, None) for key in own}
-    given = {key: value for key, value in given.items() if value is not None}
+    chosen = {key: values[key] if key in values else getattr(default, key, None) for key in own}
+    chosen = {key: value for key, value in chosen.items() if value is not None}
     problems += [
-        f"{key} is needed in the regime {name!r}" for key, p in own.items() if p.required and key not in given
+        f"{key} is needed in the regime {name!r}"
+        for key, p in own.items()
+        if p.required and key not in chosen
     ]
     refuse(problems)
-    regime: Regime = REGIMES[name](**given)
+    regime: Regime = REGIMES[name](**chosen)
     return regime

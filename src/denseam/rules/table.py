@@ -1,7 +1,8 @@
-"""The paper's Table 1 as data: which powers of the sizes keep training the same at every size."""
+"""The paper's Table 1 as data: the powers of the sizes that make training independent of size."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Literal
@@ -17,6 +18,11 @@ BIAS_INITS: tuple[BiasInit, ...] = ("zero", "normal")
 
 HALF = Fraction(1, 2)
 
+#: Multiplier or learning rate → the tuned constant that its power of the sizes is multiplied by.
+CONSTANTS: Mapping[str, str] = {
+    "s1": "s1_0", "s2": "s2_0", "eta_W": "eta0", "eta_b": "eta_b0", "eta_c": "eta_c0",
+}  # fmt: skip
+
 #: The row of the table an activation belongs to. Those called 'elementwise' send order-one
 #: pre-activations to order-one activations; 'softmax' sends them to activations of order 1/K.
 FAMILIES: Mapping[str, str] = {
@@ -25,6 +31,17 @@ FAMILIES: Mapping[str, str] = {
     "tanh": "elementwise",
     "softmax": "softmax",
 }
+
+
+def relu_constant(power: float) -> float:
+    """Return C_p = √(2 / (2p−1)!!), so that E[(C_p relu(z)^p)²] = 1 for z ~ N(0, 1).
+
+    E[relu(z)^(2p)] is half of E|z|^(2p) = (2p−1)!! = 2^p Γ(p+½)/√π, which also holds between the
+    integers. (The paper prints the inverse.)
+    """
+    log_double_factorial = power * math.log(2) + math.lgamma(power + 0.5) - 0.5 * math.log(math.pi)
+    return math.exp(0.5 * (math.log(2) - log_double_factorial))
+
 
 _K = Power(K=1)
 _INV_SQRT_N, _SQRT_N = Power(N=-HALF), Power(N=HALF)

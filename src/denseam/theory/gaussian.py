@@ -1,8 +1,8 @@
-"""Averages over a Gaussian variable, and what the theory needs to know of the features.
+"""Averages over a Gaussian variable, and the moments of the features that the theory needs.
 
-The quadrature is Gauss–Legendre on panels: one standard deviation wide, and halved again and again
-towards each kink. So a kink costs no accuracy, nor does a step that is sharp on the scale of the
-Gaussian (tanh of a variable of large variance), as long as it sits at a kink that was named.
+The quadrature is Gauss–Legendre on panels: one standard deviation wide, and halved repeatedly towards each
+kink. So a kink costs no accuracy, nor does a step that is sharp on the scale of the Gaussian (tanh of a
+variable of large variance), as long as it is at one of the named kinks.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from denseam.errors import InputError, refuse
-from denseam.theory.checks import above_zero, at_least_zero
+from denseam.errors import InputError, above_zero, at_least_zero, refuse
 
 Function = Callable[[Any], Any]
 
@@ -31,7 +30,7 @@ def gaussian_mean(
     Parameters
     ----------
     g
-        A function of an array, entry by entry.
+        A function that acts on each entry of an array.
     kinks
         Where g is not smooth, or changes much faster than over one standard deviation.
     """
@@ -77,7 +76,7 @@ class FeatureMoments(NamedTuple):
     v_g
         E g².
     cross
-        E y g; for tanh, by Stein's lemma, E g′ = 1 − v_g whatever the noise.
+        E y g; for tanh, by Stein's lemma, E g′ = 1 − v_g for any noise.
     kurtosis
         E g⁴ / v_g².
     """
@@ -93,7 +92,7 @@ class FeatureMoments(NamedTuple):
 
     @property
     def rest(self) -> float:
-        """What that regression leaves over: τ² = E y² − a² v_g."""
+        """The residual variance of that regression: τ² = E y² − a² v_g."""
         return 1 - self.cross**2 / self.v_g
 
 

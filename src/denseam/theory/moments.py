@@ -12,18 +12,17 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import combinations, pairwise, product
 
-from denseam.errors import InputError, refuse
-from denseam.theory.checks import above_zero, at_least_zero, whole
+from denseam.errors import InputError, above_zero, at_least_zero, refuse, whole
 
 Block = tuple[int, ...]
 Partition = tuple[Block, ...]
 
-#: There are 208012 non-crossing partitions of 12 things, and four times as many of each one more.
+#: There are 208012 non-crossing partitions of 12 elements, and about four times as many per element more.
 MOST_LETTERS = 12
 
 
 def narayana(j: int, k: int) -> int:
-    """Return N(j, k) = C(j, k) C(j, k−1) / j: non-crossing partitions of j things into k blocks."""
+    """Return N(j, k) = C(j, k) C(j, k−1) / j: non-crossing partitions of j elements into k blocks."""
     refuse(whole(j=j, k=k))
     return math.comb(j, k) * math.comb(j, k - 1) // j
 
@@ -31,7 +30,7 @@ def narayana(j: int, k: int) -> int:
 def marchenko_pastur_moment(j: int, a: float) -> float:
     """Return m_j(a) = Σ_k N(j, k) a^(k−1).
 
-    It is the limit of φ(Aʲ) for A = XᵀX/n, X an n×p matrix of independent entries of variance 1, a = p/n:
+    This is the limit of φ(Aʲ) for A = XᵀX/n, X an n×p matrix of independent entries of variance 1, a = p/n:
     m_1 = 1, m_2 = 1 + a, m_3 = 1 + 3a + a², m_4 = 1 + 6a + 6a² + a³. All are palindromes:
     a^(j−1) m_j(1/a) = m_j(a).
     """
@@ -40,7 +39,7 @@ def marchenko_pastur_moment(j: int, a: float) -> float:
 
 
 def marchenko_pastur_edges(a: float) -> tuple[float, float]:
-    """Return (1 ∓ √a)², between which the eigenvalues lie (for a > 1, besides those that are 0)."""
+    """Return (1 ∓ √a)², between which the eigenvalues lie (for a > 1, apart from those that are 0)."""
     refuse(above_zero(a=a))
     return (1 - math.sqrt(a)) ** 2, (1 + math.sqrt(a)) ** 2
 
@@ -99,7 +98,7 @@ def _lower_terms(cumulants: Sequence[float], moments: Sequence[float], n: int) -
 
 @cache
 def non_crossing_partitions(n: int) -> tuple[Partition, ...]:
-    """Return all partitions of 0 … n−1 of which no two blocks cross."""
+    """Return all partitions of 0 … n−1 in which no two blocks cross."""
     refuse(whole(0, n=n))
     if n > MOST_LETTERS:
         raise InputError(f"n must be at most {MOST_LETTERS}, got {n!r}")
@@ -153,18 +152,18 @@ def mixed_moment(
     word
         The exponents (i1, j1), (i2, j2), …
     moments_a, moments_b
-        φ(a), φ(a²), … and φ(b), φ(b²), …, as many as the word needs.
+        φ(a), φ(a²), … and φ(b), φ(b²), …, up to the powers in the word.
     """
-    for i, j in word:
-        refuse(whole(0, exponent=i))
-        refuse(whole(0, exponent=j))
+    for pair in word:
+        for exponent in pair:
+            refuse(whole(0, exponent=exponent))
     letters_a, letters_b = sum(i for i, _ in word), sum(j for _, j in word)
     for name, letters, moments in (("moments_a", letters_a, moments_a), ("moments_b", letters_b, moments_b)):
         if len(moments) < letters:
             raise InputError(f"{name} must hold at least {letters} moments for this word, got {len(moments)}")
     if letters_a == 0:
         return moments_b[letters_b - 1] if letters_b else 1
-    # By cyclicity φ(w b^j) = φ(b^j w): b's before the first a belong after the last.
+    # By cyclicity φ(w b^j) = φ(b^j w): b's before the first a are moved after the last.
     b: list[int] = []
     leading = 0
     for i, j in word:

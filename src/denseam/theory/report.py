@@ -1,4 +1,4 @@
-"""The predictions as one document, and as a table for people."""
+"""The predictions as one document, and as a table."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from denseam.errors import InputError, refuse
-from denseam.theory.checks import above_zero, at_least_zero
+from denseam.errors import InputError, above_zero, at_least_zero, refuse
 from denseam.theory.gaussian import feature_variance
 from denseam.theory.updates import UpdateSizes, residual_update_sizes, update_sizes
 
@@ -32,21 +31,20 @@ def report(
     s1_0: float = 1.0,
     s2_0: float = 1.0,
 ) -> dict[str, Any]:
-    """Return mean squared entries of the first step's terms, as plain numbers.
+    """Return the mean squared entries of the first step's terms as plain numbers.
 
     Keys Z1, Z2, F11, F12, F21, F22: with the residual replaced by F, in units η_W s2² = 1, s2² K = 1,
     s1² N = 1, v_g = 1. With `noise`, also `true_residual`: the same terms for R = F − Y on isotropic data
     with that noise, tanh features and the prescription's scales s1 = s1_0/√N, s2 = s2_0/√K, η_W = eta0·K.
-    (The constants eta0, s1_0, s2_0 matter to these alone.)
+    (The constants eta0, s1_0, s2_0 affect only these.)
     """
-    _check(kappa, rho_b, noise, eta0, s1_0, s2_0)
-    sizes = [lambda: update_sizes(kappa, rho_b)]
+    problems = [*above_zero(kappa=kappa, rho_b=rho_b, eta0=eta0, s1_0=s1_0, s2_0=s2_0)]
+    refuse(problems if noise is None else [*problems, *at_least_zero(noise=noise)])
+    document: dict[str, Any] = _finite(lambda: update_sizes(kappa, rho_b))
     if noise is not None:
-        sizes.append(lambda: residual_update_sizes(kappa, rho_b, noise, eta0=eta0, s1_0=s1_0, s2_0=s2_0))
-    first, *others = [_finite(make) for make in sizes]
-    document: dict[str, Any] = dict(first._asdict())
-    if others:
-        document["true_residual"] = dict(others[0]._asdict())
+        document["true_residual"] = _finite(
+            lambda: residual_update_sizes(kappa, rho_b, noise, eta0=eta0, s1_0=s1_0, s2_0=s2_0)
+        )
     return document
 
 
@@ -82,21 +80,13 @@ def explain(
     return "\n".join(lines)
 
 
-def _finite(make: Callable[[], UpdateSizes]) -> UpdateSizes:
-    """Return what is made, unless it is beyond what a float can hold."""
+def _finite(make: Callable[[], UpdateSizes]) -> dict[str, float]:
+    """Return the sizes by name, or refuse input for which they overflow."""
     try:
         with np.errstate(all="ignore"):
             sizes = make()
     except (OverflowError, ZeroDivisionError, InputError):  # the input itself was checked before
         sizes = None
     if sizes is None or not all(map(math.isfinite, sizes)):
-        raise InputError(
-            "kappa, rho_b, noise and the constants must be nearer to 1: a size is beyond any float"
-        )
-    return sizes
-
-
-def _check(kappa: float, rho_b: float, noise: float | None, eta0: float, s1_0: float, s2_0: float) -> None:
-    """Refuse all that is wrong at once."""
-    problems = [*above_zero(kappa=kappa, rho_b=rho_b, eta0=eta0, s1_0=s1_0, s2_0=s2_0)]
-    refuse(problems if noise is None else [*problems, *at_least_zero(noise=noise)])
+        raise InputError("kappa, rho_b, noise and the constants must be closer to 1: a size overflows")
+    return sizes._asdict()

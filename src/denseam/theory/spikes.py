@@ -4,8 +4,8 @@ Rows of S are neurons, z ~ N(0, v) are pre-activations, v = s1² N v_g. In Hermi
 
 σ(z) = m + c1 x + c2 (x² − 1)/√2 + …,   Var σ = c1² + c2² + …
 
-In the Gram matrix SᵀS the mean m makes one eigenvalue of order K·B, the *spike*; the others, the *bulk*,
-are of order K. Centring over the neurons removes the first, but not the spike that biases make.
+In the Gram matrix SᵀS the mean m causes one eigenvalue of order K·B, the *spike*; the others, the *bulk*,
+are of order K. Centring over the neurons removes this spike, but not the one that biases cause.
 """
 
 from __future__ import annotations
@@ -16,13 +16,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from denseam.errors import InputError, refuse
-from denseam.theory.checks import above_zero, at_least_zero, whole
+from denseam.errors import InputError, above_zero, at_least_zero, refuse, whole
 from denseam.theory.gaussian import Function, gaussian_mean
 
 
 class ActivationMoments(NamedTuple):
-    """What the spectra depend on: averages of σ(√v x) over x ~ N(0, 1).
+    """The averages of σ(√v x) over x ~ N(0, 1) that the spectra depend on.
 
     Attributes
     ----------
@@ -45,7 +44,7 @@ class ActivationMoments(NamedTuple):
 
     @property
     def rest(self) -> float:
-        """What is not linear: c*² = Var σ − c1²."""
+        """The nonlinear part: c*² = Var σ − c1²."""
         return max(self.variance - self.linear**2, 0.0)
 
 
@@ -57,7 +56,7 @@ def activation_moments(
     Parameters
     ----------
     sigma
-        A function of an array, entry by entry.
+        A function that acts on each entry of an array.
     kinks
         Where σ is not smooth.
     """
@@ -104,8 +103,8 @@ def relu_moments(power: float = 1.0, variance: float = 1.0) -> ActivationMoments
 def mean_spike(moments: ActivationMoments, K: int, B: int) -> float:
     """Return λ_max(SᵀS) ≈ K (B m² + Var σ) of the uncentred activations.
 
-    The paper's K B m² (eq. lambda-spike-elementwise), and what the fluctuations add along the same direction.
-    `mean_spike_finite` has the other terms of relative order 1/N as well.
+    The paper's K B m² (eq. lambda-spike-elementwise), plus the contribution of the fluctuations in the same
+    direction. `mean_spike_finite` includes the other terms of relative order 1/N.
     """
     refuse(whole(K=K, B=B))
     return K * (B * moments.mean**2 + moments.variance)
@@ -116,9 +115,9 @@ def mean_spike_finite(moments: ActivationMoments, N: int, K: int, B: int, *, kur
 
     λ ≈ K B m² + (K + B) Var σ + (K B/N) [c2² + (k − 1) (c2²/2 + √(3/2) m c4)].
 
-    Second-order perturbation of K m² 11ᵀ. The term B Var σ is how the spike leans towards its noise. Samples
-    have overlaps of variance 1/N, which c2 rectifies to a common one. Their norms differ,
-    Var(v_μ)/v² = (k − 1)/N, so their means do: E m(v_μ)² is not m².
+    Second-order perturbation of K m² 11ᵀ. The term B Var σ comes from the tilt of the spike towards the
+    noise. Samples have overlaps of variance 1/N, which c2 rectifies to a common one. Their norms differ,
+    Var(v_μ)/v² = (k − 1)/N, and so do their means: E m(v_μ)² is not m².
 
     Parameters
     ----------
@@ -146,9 +145,9 @@ def bias_spike(
 
     λ ≈ K B V_b + K E_b Var_z σ(z + b) + B E_b[(m(b) − E m)² Var_z σ(z + b)]/V_b.
 
-    The first term is the spike; the others, of relative order 1/B and 1/K, are what the fluctuations add.
-    Left out: terms of relative order 1/N from overlaps and norms of samples (as in `mean_spike_finite`), and
-    the scatter of V_b over the K biases drawn, of relative size √((k_b − 1)/K), k_b the kurtosis of m(b).
+    The first term is the spike; the others, of relative order 1/B and 1/K, come from fluctuations. Neglected
+    are terms of relative order 1/N from overlaps and norms of samples (as in `mean_spike_finite`), and the
+    scatter of V_b over the K drawn biases, of relative size √((k_b − 1)/K), k_b the kurtosis of m(b).
     """
     refuse([*whole(K=K, B=B), *above_zero(variance=variance, bias_variance=bias_variance)])
     kinks = tuple(kinks)
@@ -179,11 +178,11 @@ def gram_edge(moments: ActivationMoments, kappa: float, rho_b: float) -> float:
     independent, of covariance Σ = c1² ĜᵀĜ/N + c*², whose eigenvalues τ follow Marchenko–Pastur at ρ_B, scaled
     and shifted. A sample covariance of K such rows has the edge (Silverstein)
 
-    min over t > τ_max of  z(t) = t [1 + (B/K) E τ/(t − τ)].
+    min over t > τ_max of  z(t) = t [1 + (B/K) E τ/(t − τ)],
 
     which is found numerically. In the limit of large N it is exact for the identity (c* = 0). For other σ it
-    rests on Gaussian equivalence; with heavy tails (ReLU^p, p > 2) sizes in use are far from that limit. For
-    c1 = 0 it is the edge of noise alone, Var σ (1 + √(B/K))².
+    relies on Gaussian equivalence; with heavy tails (ReLU^p, p > 2) practical sizes are far from that limit.
+    For c1 = 0 it is the edge of pure noise, Var σ (1 + √(B/K))².
     """
     refuse(above_zero(kappa=kappa, rho_b=rho_b))
     return _sample_covariance(moments, rho_b, rho_b / kappa)[1]
@@ -192,9 +191,9 @@ def gram_edge(moments: ActivationMoments, kappa: float, rho_b: float) -> float:
 def gram_top(moments: ActivationMoments, kappa: float, rho_b: float) -> float:
     """Return the largest eigenvalue of S̃ᵀS̃/K: the edge of the bulk, or an outlier above it.
 
-    c2 rectifies the overlaps of samples, c2² ρ_μν² with E ρ_μν² = 1/N, which adds c2² ρ_B on the direction of
-    all ones to the covariance Σ of `gram_edge`. It makes an outlier z(t) where 1 = c2² ρ_B E 1/(t − τ), if
-    that t is beyond the minimum of z.
+    c2 rectifies the overlaps of samples, c2² ρ_μν² with E ρ_μν² = 1/N, which adds c2² ρ_B along the all-ones
+    direction to the covariance Σ of `gram_edge`. This causes an outlier z(t) where 1 = c2² ρ_B E 1/(t − τ),
+    if that t is beyond the minimum of z.
     """
     refuse(above_zero(kappa=kappa, rho_b=rho_b))
     best, edge = _sample_covariance(moments, rho_b, rho_b / kappa)
@@ -227,7 +226,7 @@ def _image(moments: ActivationMoments, rho_b: float, ratio: float, t: float) -> 
 def _sample_covariance(moments: ActivationMoments, rho_b: float, ratio: float) -> tuple[float, float]:
     """Return where z(t) is smallest, and its value there.
 
-    z is convex, and z′ = 1 − (B/K) E τ²/(t − τ)² is above 0 from t = τ_max (1 + √(B/K)) on.
+    z is convex, and z′ = 1 − (B/K) E τ²/(t − τ)² is positive for t > τ_max (1 + √(B/K)).
     """
     if not moments.variance > 0:
         raise InputError("moments must be those of an activation that is not constant")
@@ -246,7 +245,7 @@ def _sample_covariance(moments: ActivationMoments, rho_b: float, ratio: float) -
 
 
 def softmax_spike(K: int, B: int) -> float:
-    """Return B/K: the eigenvalue of SᵀS that the mean 1/K of every column makes (eq. softmax-spike)."""
+    """Return B/K: the eigenvalue of SᵀS due to the mean 1/K of every column (eq. softmax-spike)."""
     refuse(whole(K=K, B=B))
     return B / K
 
@@ -267,8 +266,8 @@ def softmax_concentration(K: int, variance: float, beta: float = 1.0) -> float:
 def softmax_gain(K: int, variance: float, *, s1: float, s2: float, beta: float = 1.0) -> float:
     """Return the factor of g in E_W[f − c | g] = β s1 s2 E[1 − ‖σ‖²] g, with v = s1² ‖g‖².
 
-    By Gaussian integration by parts it is exact, centred or not (centring changes E‖σ‖² by nothing); only
-    E‖σ‖² is taken from `softmax_concentration`.
+    By Gaussian integration by parts it is exact, centred or not (centring does not change E‖σ‖²), apart from
+    E‖σ‖², which is taken from `softmax_concentration`.
     """
     refuse(above_zero(s1=s1, s2=s2))
     return beta * s1 * s2 * (1 - softmax_concentration(K, variance, beta))

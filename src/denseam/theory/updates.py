@@ -27,8 +27,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from denseam.errors import refuse
-from denseam.theory.checks import above_zero, at_least_zero, whole
+from denseam.errors import above_zero, at_least_zero, refuse, whole
 from denseam.theory.gaussian import Function, feature_moments
 from denseam.theory.moments import marchenko_pastur_moment, mixed_moment
 
@@ -88,7 +87,7 @@ def update_sizes_at(
 ) -> UpdateSizes:
     """Return the sizes with R replaced by F in the units of a model, to leading order in 1/N.
 
-    Those of `update_sizes` times (η_W s2²)² (s1² N)³ v_g³, and the F-terms times s2² K as well.
+    These are the sizes of `update_sizes` times (η_W s2²)² (s1² N)³ v_g³, and the F-terms times s2² K as well.
     """
     refuse([*whole(N=N, K=K, B=B), *above_zero(eta_W=eta_W, s1=s1, s2=s2, v_g=v_g)])
     unit = (eta_W * s2**2) ** 2 * (s1**2 * N) ** 3 * v_g**3
@@ -133,12 +132,8 @@ def residual_update_sizes(
 
     size / unit = φ(word with Q = fA − a) + (τ²/ρ_B) Π φ(words).
     """
-    refuse(
-        [
-            *above_zero(kappa=kappa, rho_b=rho_b, eta0=eta0, s1_0=s1_0, s2_0=s2_0),
-            *at_least_zero(noise=noise),
-        ]
-    )
+    constants = {"eta0": eta0, "s1_0": s1_0, "s2_0": s2_0}
+    refuse([*above_zero(kappa=kappa, rho_b=rho_b, **constants), *at_least_zero(noise=noise)])
     data = feature_moments(noise, g)
     f = s1_0 * s2_0 * math.sqrt(kappa)
     A = [marchenko_pastur_moment(j, 1 / kappa) for j in range(1, 5)]

@@ -1,7 +1,7 @@
 """The same memory in PyTorch: model, energies, parameter groups, checkpoints, and the check of any model.
 
-Importing `denseam` never imports PyTorch; importing this does. The model computes what the JAX one does and
-reads and writes the same files, so that either framework can go on with what the other trained.
+Importing `denseam` never imports PyTorch; importing this does. The model computes what the JAX model does
+and uses the same files, so that a model trained in one framework can be used in the other.
 """
 
 from __future__ import annotations
@@ -11,29 +11,12 @@ try:
 except ModuleNotFoundError:
     raise ModuleNotFoundError("denseam.torch needs PyTorch: pip install 'denseam[torch]'") from None
 
-from denseam.torch.convert import from_torch, to_torch
 from denseam.torch.groups import learning_rates, param_groups, verify
 from denseam.torch.lagrangians import Identity, Lagrangian, ReLU, Softmax, Tanh, identity, relu, softmax, tanh
-from denseam.torch.model import DenseAM, Recall
+from denseam.torch.model import DenseAM, Recall, from_torch, to_torch
 from denseam.torch.scaling_check import check, sweep
 
 __all__ = [
-    "DenseAM",
-    "Identity",
-    "Lagrangian",
-    "ReLU",
-    "Recall",
-    "Softmax",
-    "Tanh",
-    "check",
-    "from_torch",
-    "identity",
-    "learning_rates",
-    "param_groups",
-    "relu",
-    "softmax",
-    "sweep",
-    "tanh",
-    "to_torch",
-    "verify",
-]
+    "DenseAM", "Identity", "Lagrangian", "ReLU", "Recall", "Softmax", "Tanh", "check", "from_torch",
+    "identity", "learning_rates", "param_groups", "relu", "softmax", "sweep", "tanh", "to_torch", "verify",
+]  # fmt: skip

@@ -1,6 +1,6 @@
 """Activations of neurons, each as the gradient of a convex function Φ: plain data with two functions.
 
-They have the names and parameters of `denseam.model.lagrangians`, so that the two share checkpoints.
+Names and parameters are those of `denseam.model.lagrangians`, so that both frameworks share checkpoints.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from denseam.errors import InputError, listed
-from denseam.rules.rectified import relu_constant
+from denseam.errors import InputError, above_zero, listed, refuse
+from denseam.rules.table import relu_constant
 
 
 @runtime_checkable
@@ -26,36 +26,34 @@ class Lagrangian(Protocol):
 
     def value(self, h: Tensor) -> Tensor:
         """Return Φ(h)."""
-        ...
 
     def activation(self, h: Tensor) -> Tensor:
         """Return σ(h)."""
-        ...
 
 
 @runtime_checkable
 class Elementwise(Lagrangian, Protocol):
     """A Lagrangian that is a sum over neurons, Φ(h) = Σ_k φ(h_k)."""
 
+    family: ClassVar[str] = "elementwise"
+
     def potential(self, h: Tensor) -> Tensor:
         """Return φ(h_k) for every neuron."""
-        ...
+
+    def value(self, h: Tensor) -> Tensor:
+        """Return Φ(h) = Σ_k φ(h_k)."""
+        return self.potential(h).sum(-1)
 
 
 @dataclasses.dataclass(frozen=True)
-class Identity:
+class Identity(Elementwise):
     """The linear activation: φ(h) = h²/2, σ(h) = h."""
 
     name: ClassVar[str] = "identity"
-    family: ClassVar[str] = "elementwise"
 
     def potential(self, h: Tensor) -> Tensor:
         """Return h²/2."""
         return h * h / 2
-
-    def value(self, h: Tensor) -> Tensor:
-        """Return Σ φ(h_k)."""
-        return self.potential(h).sum(-1)
 
     def activation(self, h: Tensor) -> Tensor:
         """Return h."""
@@ -63,12 +61,11 @@ class Identity:
 
 
 @dataclasses.dataclass(frozen=True)
-class ReLU:
+class ReLU(Elementwise):
     """A rectified power, normalised: σ(h) = C_p relu(h)^p, φ(h) = C_p relu(h)^(p+1)/(p+1)."""
 
     power: float = 1
     name: ClassVar[str] = "relu"
-    family: ClassVar[str] = "elementwise"
 
     def __post_init__(self) -> None:
         if not (isinstance(self.power, int | float) and 1 <= self.power < math.inf):
@@ -79,10 +76,6 @@ class ReLU:
     def potential(self, h: Tensor) -> Tensor:
         """Return C_p relu(h)^(p+1) / (p+1)."""
         return relu_constant(self.power) / (self.power + 1) * _rectified(h, self.power + 1)
-
-    def value(self, h: Tensor) -> Tensor:
-        """Return Σ φ(h_k)."""
-        return self.potential(h).sum(-1)
 
     def activation(self, h: Tensor) -> Tensor:
         """Return C_p relu(h)^p."""
@@ -98,8 +91,7 @@ class Softmax:
     family: ClassVar[str] = "softmax"
 
     def __post_init__(self) -> None:
-        if not 0 < self.beta < math.inf:
-            raise InputError(f"beta must be above 0 and finite, got {self.beta!r}")
+        refuse(above_zero(beta=self.beta))
 
     def value(self, h: Tensor) -> Tensor:
         """Return log Σ exp(βh) / β."""
@@ -111,21 +103,16 @@ class Softmax:
 
 
 @dataclasses.dataclass(frozen=True)
-class Tanh:
+class Tanh(Elementwise):
     """The bounded feature: G(x) = log cosh x, g(x) = tanh x."""
 
     name: ClassVar[str] = "tanh"
-    family: ClassVar[str] = "elementwise"
 
     def potential(self, h: Tensor) -> Tensor:
-        """Return log cosh h, without ever forming cosh; near zero in a form that keeps all digits."""
+        """Return log cosh h without computing cosh; near zero in a form that keeps all digits."""
         a = h.abs()
         small = torch.log1p(2 * torch.sinh(a.clamp(max=1) / 2) ** 2)
         return torch.where(a < 1, small, a + torch.log1p(torch.exp(-2 * a)) - math.log(2))
-
-    def value(self, h: Tensor) -> Tensor:
-        """Return Σ φ(h_k)."""
-        return self.potential(h).sum(-1)
 
     def activation(self, h: Tensor) -> Tensor:
         """Return tanh h."""
@@ -147,7 +134,7 @@ _KNOWN: dict[str, Any] = {cls.name: cls for cls in (Identity, ReLU, Softmax, Tan
 def to_json(lagrangian: Lagrangian) -> dict[str, Any]:
     """Return name and parameters as a plain document."""
     if lagrangian.name not in _KNOWN:
-        raise InputError(f"Lagrangian {lagrangian.name!r} is not one a checkpoint can name: {listed(_KNOWN)}")
+        raise InputError(f"Lagrangian must be {listed(_KNOWN)} in a checkpoint, got {lagrangian.name!r}")
     return {"name": lagrangian.name, **{k: float(v) for k, v in vars(lagrangian).items()}}
 
 

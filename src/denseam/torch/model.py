@@ -2,30 +2,40 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
-import warnings
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from denseam import __version__
-from denseam.errors import InputError, UnboundedEnergyWarning, listed, refuse
-from denseam.model import checkpoint
+from denseam.errors import InputError
+from denseam.model import checkpoint, shared
+from denseam.model.shared import MULTIPLIERS, what
 from denseam.rules import Scales
-from denseam.rules.table import BIAS_INITS
 from denseam.torch import lagrangians
-from denseam.torch.generators import generator
-from denseam.torch.lagrangians import Elementwise, Identity, Lagrangian, ReLU, Tanh
+from denseam.torch.lagrangians import Elementwise, Identity, Lagrangian, Tanh
 
-MULTIPLIERS = ("s1", "s2", "s_b", "s_c")
+if TYPE_CHECKING:
+    from denseam.model.dense_am import DenseAM as JaxDenseAM
+
+
+def generator(seed: int, use: str) -> torch.Generator:
+    """Return the generator for one use of a seed; no two uses draw the same numbers.
+
+    It is on the CPU, so that a seed means the same on every device. It is not seeded with the number itself:
+    a model drawn after ``torch.manual_seed(seed)`` must not consist of the same numbers as the data.
+    """
+    words = hashlib.sha256(f"denseam {use} {seed}".encode()).digest()
+    return torch.Generator().manual_seed(int.from_bytes(words[:7], "big"))
 
 
 class Recall(NamedTuple):
-    """What `DenseAM.recall` returns, with the leading axes of its input; as in JAX."""
+    """The result of `DenseAM.recall`, as in `denseam.model.dense_am.Recall`."""
 
     state: Tensor
     energies: Tensor
@@ -36,27 +46,9 @@ class Recall(NamedTuple):
 class DenseAM(nn.Module):  # type: ignore[misc, unused-ignore]  # untyped where torch is not there
     """``f(x) = s2 W̃ᵀ σ(s1 W̃ g(x) + b̃) + c`` with ``W̃ = CW``, ``b̃ = Cb`` (eq. centered-model).
 
-    W is one parameter that is used twice, so nothing can untie it. Multipliers, activation and `scales` are
-    plain data: they survive `deepcopy`, pickling, `state_dict`, `torch.compile` and DDP.
-
-    Parameters
-    ----------
-    W, b, c
-        Memories (K×N), hidden bias, feature bias.
-    s1, s2
-        Inner and outer multiplier.
-    activation
-        The Lagrangian of the hidden neurons.
-    features
-        That of the feature neurons; tanh by default.
-    centred
-        Whether C is applied; by default for every activation but identity.
-    s_b, s_c
-        Multipliers of the biases.
-    counts
-        How many original features each feature stands for.
-    scales
-        Where s1, s2 and the learning rates come from.
+    The arguments are those of `denseam.DenseAM`. W is one parameter that is used twice, so nothing can untie
+    it. Multipliers, activation and `scales` are plain data: they survive `deepcopy`, pickling, `state_dict`,
+    `torch.compile` and DDP.
     """
 
     counts: Tensor | None
@@ -80,18 +72,12 @@ class DenseAM(nn.Module):  # type: ignore[misc, unused-ignore]  # untyped where 
         super().__init__()
         W = torch.as_tensor(W)
         if W.ndim != 2 or not W.is_floating_point():
-            raise InputError(f"W must be a matrix of floats, memories × features, got {_what(W)}")
-        K, N = W.shape
-        given = {"b": (b, (K,)), "c": (c, (N,)), "counts": (counts, (N,))}
+            raise InputError(f"W must be a matrix of floats, memories × features, got {what(W)}")
         cast: dict[str, Any] = {
             k: None if v is None else torch.as_tensor(v, dtype=W.dtype, device=W.device)
-            for k, (v, _) in given.items()
+            for k, v in (("b", b), ("c", c), ("counts", counts))
         }
-        refuse(
-            f"{name} must have shape {shape}: W has {K} memories and {N} features; got {_what(cast[name])}"
-            for name, (_, shape) in given.items()
-            if cast[name] is not None and tuple(cast[name].shape) != shape
-        )
+        shared.check_shapes(W, cast)
         self.W = nn.Parameter(W.detach().clone())
         self.b = nn.Parameter(cast["b"].detach().clone())
         self.c = nn.Parameter(cast["c"].detach().clone())
@@ -116,31 +102,15 @@ class DenseAM(nn.Module):  # type: ignore[misc, unused-ignore]  # untyped where 
         device: Any = None,
     ) -> DenseAM:
         """Return an untrained model: W ~ N(0, W_std²), biases zero (or 'normal', as in the paper)."""
-        N, K, rule = scales.shape.N, scales.shape.K, scales.rule
-        refuse(
-            [f"bias_init must be {listed(BIAS_INITS)}, got {bias_init!r}"] * (bias_init not in BIAS_INITS)
-            + [
-                f"activation is of the family {activation.family!r}, but the scales were made "
-                f"for {rule.family!r}"
-                for rule in [rule]
-                if rule is not None and rule.family != activation.family
-            ]
-        )
-        if isinstance(features, Identity) and isinstance(activation, ReLU) and activation.power > 1:
-            warnings.warn(
-                f"with identity features and relu(power={activation.power}) the energy has no lower bound; "
-                "recall may run away (tanh features are bounded)",
-                UnboundedEnergyWarning,
-                stacklevel=2,
-            )
+        shared.check_start(scales, activation, features, bias_init)
+        N, K = scales.shape.N, scales.shape.K
 
         def normal(name: str, *shape: int) -> Tensor:
             return torch.randn(shape, generator=generator(seed, name), dtype=dtype).to(device)
 
         zero = bias_init == "zero"
-        W = scales.W_std * normal("W", K, N)
         return cls(
-            W=W,
+            W=scales.W_std * normal("W", K, N),
             b=torch.zeros(K, dtype=dtype, device=device) if zero else normal("b", K),
             c=torch.zeros(N, dtype=dtype, device=device) if zero else normal("c", N),
             s1=scales.s1,
@@ -170,7 +140,7 @@ class DenseAM(nn.Module):  # type: ignore[misc, unused-ignore]  # untyped where 
         return v - v.mean(-1, keepdim=True) if self.centred else v
 
     def drive(self, x: Tensor) -> Tensor:
-        """Return n ⊙ g(x), what the memories see of a state."""
+        """Return n ⊙ g(x), the input of the memories."""
         g = self.features.activation(x)
         return g if self.counts is None else self.counts * g
 
@@ -185,7 +155,7 @@ class DenseAM(nn.Module):  # type: ignore[misc, unused-ignore]  # untyped where 
     def update(self, x: Tensor) -> Tensor:
         """Return f(x) = s2 W̃ᵀ σ(s1 W̃ g(x) + b̃) + c: one step of the memory (eq. f-def)."""
         if x.ndim < 1 or x.shape[-1] != self.W.shape[1]:
-            raise InputError(f"x must have {self.N} features along its last axis, got {_what(x)}")
+            raise InputError(f"x must have {self.N} features along its last axis, got {what(x)}")
         return self.readout(self.hidden(x))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -213,16 +183,9 @@ class DenseAM(nn.Module):  # type: ignore[misc, unused-ignore]  # untyped where 
         damping: float = 1.0,
         clamp: Tensor | None = None,
     ) -> Recall:
-        """Iterate ``x ← x + damping · (f(x) − x)`` until it rests or `steps` are done; as in JAX."""
+        """Iterate ``x ← x + damping · (f(x) − x)``; the arguments are those of `denseam.DenseAM.recall`."""
         mask = torch.zeros(x.shape[-1:], dtype=torch.bool, device=x.device) if clamp is None else clamp
-        refuse(
-            [f"steps must be a whole number of at least 1, got {steps!r}"]
-            * (not isinstance(steps, int) or steps < 1)
-            + [f"tolerance must be at least 0, got {tolerance!r}"] * (not tolerance >= 0)
-            + [f"damping must be above 0 and at most 1, got {damping!r}"] * (not 0 < damping <= 1)
-            + [f"clamp must be true or false for each feature of x {tuple(x.shape)}, got {_what(mask)}"]
-            * (mask.dtype != torch.bool or mask.shape not in (x.shape, x.shape[-1:]))
-        )
+        shared.check_recall(x, mask, steps, tolerance, damping)
         with torch.no_grad():
             return self._recalled(x, mask, steps, tolerance, damping)
 
@@ -246,17 +209,11 @@ class DenseAM(nn.Module):  # type: ignore[misc, unused-ignore]  # untyped where 
     # --- files ---------------------------------------------------------------------------------------
 
     def _document(self) -> dict[str, Any]:
-        return {
-            "kind": "model",
-            "version": __version__,
-            "activation": lagrangians.to_json(self.activation),
-            "features": lagrangians.to_json(self.features),
-            "centred": self.centred,
-            "scales": self.scales.to_json() if self.scales else None,
-        }
+        parts = lagrangians.to_json(self.activation), lagrangians.to_json(self.features)
+        return shared.to_document(*parts, self.centred, self.scales)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the safetensors file that `denseam.DenseAM.load` reads too."""
+        """Write a safetensors file, which `denseam.DenseAM.load` can read too."""
         names = ["W", "b", "c"] + (["counts"] if self.counts is not None else [])
         tensors = {n: getattr(self, n).detach().cpu().numpy() for n in names}
         multipliers = {n: np.asarray(getattr(self, n), tensors["W"].dtype) for n in MULTIPLIERS}
@@ -264,46 +221,80 @@ class DenseAM(nn.Module):  # type: ignore[misc, unused-ignore]  # untyped where 
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> DenseAM:
-        """Read what `save` of either framework wrote."""
+        """Read a file that `save` of either framework wrote."""
         tensors, document = checkpoint.read(path)
-        own = {k: v for k, v in tensors.items() if not k.startswith("data.")}
-        try:
-            if document["kind"] != "model":
-                raise InputError(f"holds a {document['kind']!r}, not a model")
+        with shared.own_tensors(tensors, document, path) as own:
             values: dict[str, Any] = {k: float(own.pop(k)) for k in MULTIPLIERS}
-            values |= {k: torch.from_numpy(np.array(v)) for k, v in own.items()}
-            return cls(
-                **values,
-                activation=lagrangians.from_json(document["activation"]),
-                features=lagrangians.from_json(document["features"]),
-                centred=document["centred"],
-                scales=Scales.from_json(document["scales"]) if document["scales"] else None,
-            )
-        except InputError as error:
-            raise InputError(f"checkpoint {path}: {error}") from None
-        except (KeyError, TypeError) as error:
-            raise InputError(f"checkpoint {path}: damaged or foreign ({error})") from None
+            return cls._assembled(values, own, document, shared.scales_of(document))
+
+    @classmethod
+    def _assembled(
+        cls,
+        multipliers: Mapping[str, float],
+        arrays: Mapping[str, Any],
+        document: Mapping[str, Any],
+        scales: Scales | None,
+    ) -> DenseAM:
+        tensors: dict[str, Any] = {k: torch.from_numpy(np.array(v)) for k, v in arrays.items()}
+        return cls(
+            **tensors,
+            **multipliers,
+            activation=lagrangians.from_json(document["activation"]),
+            features=lagrangians.from_json(document["features"]),
+            centred=document["centred"],
+            scales=scales,
+        )
 
     def get_extra_state(self) -> dict[str, str]:
-        """Return what `state_dict` keeps besides tensors: plain text."""
+        """Return what `state_dict` keeps besides tensors, as plain text."""
         multipliers = {k: getattr(self, k) for k in MULTIPLIERS}
         return {"denseam": json.dumps(self._document() | {"multipliers": multipliers})}
 
     def set_extra_state(self, state: dict[str, str]) -> None:
-        """Take activation, multipliers and scales from a `state_dict`."""
+        """Restore activation, multipliers and scales from a `state_dict`."""
         document = json.loads(state["denseam"])
         for name in MULTIPLIERS:
             setattr(self, name, float(document["multipliers"][name]))
         self.activation = lagrangians.from_json(document["activation"])
         self.features = lagrangians.from_json(document["features"])
         self.centred = document["centred"]
-        self.scales = Scales.from_json(document["scales"]) if document["scales"] else None
+        self.scales = shared.scales_of(document)
 
     def extra_repr(self) -> str:
-        """Say what the model is, when it is printed."""
+        """Describe the model when it is printed."""
         centred = "centred" if self.centred else "not centred"
         return f"N={self.N}, K={self.K}, {self.activation}, s1={self.s1:.4g}, s2={self.s2:.4g}, {centred}"
 
 
-def _what(tensor: Any) -> str:
-    return f"{tensor.dtype} of shape {tuple(tensor.shape)}"
+def to_torch(model: JaxDenseAM) -> DenseAM:
+    """Return a JAX model as a PyTorch module."""
+    arrays, document = model.to_document()
+    multipliers = {k: float(arrays.pop(k)) for k in MULTIPLIERS}
+    if model.scales is not None:  # all digits, also where the arrays are float32
+        multipliers = {k: float(getattr(model.scales, k)) for k in MULTIPLIERS}
+    return DenseAM._assembled(multipliers, arrays, document, model.scales)
+
+
+def from_torch(model: DenseAM) -> JaxDenseAM:
+    """Return a PyTorch module as a JAX model; float64 needs ``jax_enable_x64``."""
+    from denseam.model import lagrangians as of_jax
+    from denseam.model.dense_am import DenseAM as JaxDenseAM
+
+    def array(value: Any) -> Any:
+        return None if value is None else np.asarray(value.detach().cpu().numpy())
+
+    features = of_jax.from_json(lagrangians.to_json(model.features))
+    return JaxDenseAM(
+        array(model.W),
+        array(model.b),
+        array(model.c),
+        model.s1,
+        model.s2,
+        of_jax.from_json(lagrangians.to_json(model.activation)),
+        features=features,  # type: ignore[arg-type]  # those of a DenseAM act on each neuron
+        centred=model.centred,
+        s_b=model.s_b,
+        s_c=model.s_c,
+        counts=array(model.counts),
+        scales=model.scales,
+    )

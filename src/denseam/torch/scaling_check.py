@@ -1,4 +1,4 @@
-"""The coordinate check and the verdict for a PyTorch model of one's own."""
+"""The coordinate check and the verdict for your own PyTorch model."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from denseam.rules import Regime, Shape
 from denseam.rules.regimes import DEFAULT_REGIME
 from denseam.studies.records import Records, Row
 from denseam.studies.schema import COLUMNS, OPTIONAL
-from denseam.torch.generators import generator
+from denseam.torch.model import generator
 from denseam.training.divergence import Ending, ending
 
 MakeModel = Callable[[Shape, int], nn.Module]
@@ -46,31 +46,30 @@ def check(
     name: str = "own model",
     device: Any = None,
 ) -> Check:
-    """Check a model and an optimizer of your own, trained as denoisers on isotropic data.
+    """Check your own model and optimizer, trained to denoise isotropic data.
 
     Parameters
     ----------
     model
-        Shape, seed → a module that maps noisy samples (rows) to clean ones. Where it has ``hidden(X)``,
+        Shape, seed → a module that maps noisy samples (rows) to clean ones. If it has ``hidden(X)``,
         pre-activations are checked too.
     optimizer
         Model, shape → its optimizer, with the learning rates of that shape.
     regime, scales, seeds, steps, noise
-        What grows, how far, and how long it is trained.
+        What grows, to which sizes, how many runs and steps, and the noise.
     activations
-        Model, X → activations of the hidden neurons, to look for a spike in their Gram matrix. A `DenseAM`
-        gives its own.
+        Model, X → activations of the hidden neurons, in whose Gram matrix a spike is looked for. Not needed
+        for a `DenseAM`.
     device
         Where to train.
     """
-    asked = steps_asked(scales, seeds, steps)
+    measured = steps_asked(scales, seeds, steps)
     runs: dict[tuple[int, int], list[dict[str, float]]] = {}
-    for scale in scales:
+    for scale, seed in itertools.product(scales, range(seeds)):
         shape = regime.shape(scale)
-        for seed in range(seeds):
-            made = model(shape, seed).to(device)
-            runs[scale, seed] = _run(made, optimizer(made, shape), shape, seed, asked, noise, activations)
-    return judged_runs(runs, asked, scales, seeds, regime, name)
+        module = model(shape, seed).to(device)
+        runs[scale, seed] = _run(module, optimizer(module, shape), shape, seed, measured, noise, activations)
+    return judged_runs(runs, measured, scales, seeds, regime, name)
 
 
 def sweep(
@@ -88,29 +87,26 @@ def sweep(
 ) -> Records:
     """Train your model over learning rates × sizes × seeds; `denseam.verdict` judges the records.
 
-    `optimizer` gets the model, its shape and η0. A run that diverges is a record like others.
+    `optimizer` is called with the model, its shape and η0. A run that diverges is a record like any other.
     """
     if epochs < 1:
         raise InputError(f"epochs must be at least 1, got {epochs!r}")
     rows: list[Row] = []
-    for scale in scales:
+    for scale, seed, rate in itertools.product(scales, range(seeds), eta0):
         shape = regime.shape(scale)
-        for seed in range(seeds):
-            for rate in eta0:
-                made = model(shape, seed).to(device)
-                began = time.perf_counter()
-                initial = _initial(made, shape, seed, epochs, noise)
-                errors, zero = _train(made, optimizer(made, shape, rate), shape, seed, epochs, noise)
-                end = ending(errors, initial)
-                rows.append(
-                    _row(name, regime, scale, shape, seed, rate, end, initial, zero, epochs, noise)
-                    | {"seconds": time.perf_counter() - began}
-                )
+        module = model(shape, seed).to(device)
+        began = time.perf_counter()
+        initial = _initial(module, shape, seed, epochs, noise)
+        errors, zero = _train(module, optimizer(module, shape, rate), shape, seed, epochs, noise)
+        row = _row(
+            name, regime, scale, shape, seed, rate, ending(errors, initial), initial, zero, epochs, noise
+        )
+        rows.append(row | {"seconds": time.perf_counter() - began})
     return Records(rows)
 
 
 def _batches(shape: Shape, seed: int, noise: float, like: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """Give noisy and clean batches without end: fresh permutations, fresh noise."""
+    """Yield noisy and clean batches indefinitely: fresh permutations, fresh noise."""
     assert shape.P is not None
     assert shape.B is not None
     data = torch.randn(shape.P, shape.N, generator=generator(seed, "data"), dtype=like.dtype)
@@ -165,7 +161,7 @@ def _train(
 ) -> tuple[np.ndarray[Any, Any], float]:
     """Return the MSE of every step, epochs × steps, and that of predicting zero.
 
-    A run stops with the epoch in which its loss becomes non-finite; what was not trained is infinite.
+    A run stops after the epoch in which its loss becomes non-finite; the errors of later epochs are infinite.
     """
     n = _per_epoch(shape)
     batches = _batches(shape, seed, noise, _first(model))
@@ -220,20 +216,20 @@ def _run(
     optimizer: Optimizer,
     shape: Shape,
     seed: int,
-    asked: Sequence[int],
+    measured: Sequence[int],
     noise: float,
     activations: Activations | None,
 ) -> list[dict[str, float]]:
-    """Train one model and measure it at the asked steps: before the step, and what the step changes."""
-    found = []
+    """Train one model; return its sizes before each measured step, and what the step changes."""
+    sizes = []
     batches = _batches(shape, seed, noise, _first(model))
-    for t in range(max(asked) + 1):
+    for t in range(max(measured) + 1):
         X, Y = next(batches)
-        if t in asked:
-            found.append(_measured_step(model, optimizer, X, Y, activations))
+        if t in measured:
+            sizes.append(_measured_step(model, optimizer, X, Y, activations))
         else:
             _step(model, optimizer, X, Y)
-    return found
+    return sizes
 
 
 def _rms(V: Tensor) -> float:
@@ -243,7 +239,7 @@ def _rms(V: Tensor) -> float:
 def _measured_step(
     model: nn.Module, optimizer: Optimizer, X: Tensor, Y: Tensor, activations: Activations | None
 ) -> dict[str, float]:
-    # A parameter that is used in two places stands here once.
+    # A parameter that is used in two places is listed once.
     before = {n: p.detach().clone() for n, p in model.named_parameters() if p.requires_grad}
     hidden: Any = getattr(model, "hidden", None)
     with torch.no_grad():
@@ -252,10 +248,10 @@ def _measured_step(
         spectrum = _spectrum(model, X, activations)
     _step(model, optimizer, X, Y)
     with torch.no_grad():
-        found = {"F": _rms(F), "dF_exact": _rms(model(X) - F)}
+        sizes = {"F": _rms(F), "dF_exact": _rms(model(X) - F)}
         if Z is not None and callable(hidden):
-            found |= {"Z": _rms(Z), "dZ_exact": _rms(hidden(X) - Z)}
-    found |= spectrum
+            sizes |= {"Z": _rms(Z), "dZ_exact": _rms(hidden(X) - Z)}
+    sizes |= spectrum
     for name, p in model.named_parameters():
         if name not in before:
             continue
@@ -266,10 +262,10 @@ def _measured_step(
             return moved
 
         part = jvp(outputs, (before[name],), (change,))[1]
-        found[f"dF by {'matrix' if p.ndim > 1 else 'vector'} {name}"] = _rms(part)
+        sizes[f"dF by {'matrix' if p.ndim > 1 else 'vector'} {name}"] = _rms(part)
         if p.grad is not None:
-            found[f"gradient of {name}"] = _rms(p.grad)
-    return found
+            sizes[f"gradient of {name}"] = _rms(p.grad)
+    return sizes
 
 
 def _spectrum(model: Any, X: Tensor, activations: Activations | None) -> dict[str, float]:

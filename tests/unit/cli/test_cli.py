@@ -247,7 +247,7 @@ def test_ctrl_c_stops_with_130_and_keeps_what_is_finished(tmp_path):
         ("sweep --activation relu --optimizer sgd --scales 32,16 --eta0 0.1:0.01:0 --seeds 0 --out x",
          ["eta0", "count"]),
         ("sweep --activation relu --optimizer sgd --scales 32,16 --eta0 0.2,0.1 --epochs 0 --seeds 0 --out x",
-         ["scales must rise", "eta0 must rise", "epochs", "seeds"]),
+         ["scales must be in increasing order", "eta0 must be in increasing order", "epochs", "seeds"]),
         ("sweep --activation relu --optimizer sgd --scales 16 --eta0 0.1", ["out is needed"]),
         ("sweep --activation relu --optimizer sgd --scales 16 --eta0 0.1 --precision tf32 --out /tmp/none-such",
          ["needs a GPU"]),

@@ -398,7 +398,7 @@ def test_images_of_16_bits(folder, suffix):
     same(raw, deep)
     assert raw.unit == 65535
     draw(folder / "2.png", PIXELS[0])
-    refused("f", "all of 16-bit grey or none", f"0.{suffix} and 2.png")
+    refused("f", "all 16-bit grey or none", f"0.{suffix} and 2.png")
 
 
 @needs_pillow
@@ -452,7 +452,7 @@ def test_bad_idx(here, packed):
     for content, part in [
         (whole[:-1], "promises 72 bytes of data, there are 71"),
         (whole + b"!", "promises 72 bytes of data, there are " + ("more" if packed else "73")),
-        (whole[:10], "ends within its header"),
+        (whole[:10], "ends inside its header"),
         (
             idx(PIXELS, shape=(2**32 - 1, 2**20, 200)),
             "promises 900,719,925,264,384,000 bytes of data, there are 72",

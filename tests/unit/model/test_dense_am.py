@@ -343,7 +343,7 @@ def test_an_unbounded_energy_is_warned_of():
         (lambda m: m.energy(np.zeros(m.N), np.zeros((2, m.K))), ["h must have the samples of x"]),
         (lambda m: m.recall(np.zeros(m.N), steps=0, tolerance=-1.0, damping=2.0), ["steps", "damping"]),
         (lambda m: m.recall(np.zeros(m.N), clamp=np.zeros((3, m.N), bool)), ["clamp"]),
-        (lambda m: m.flow(np.zeros(m.N), [1.0, 0.5]), ["t must be rising"]),
+        (lambda m: m.flow(np.zeros(m.N), [1.0, 0.5]), ["t must be increasing"]),
         (lambda m: m.flow(np.zeros(m.N), [1.0], tau_x=0.0), ["tau_x"]),
         (lambda m: m.coarse_grain(np.zeros(3, int)), ["blocks"]),
         (lambda m: m.coarse_grain(np.array([0, 0, 2, 2, 2])), ["every number from 0 to 2"]),

@@ -221,10 +221,10 @@ BAD = [
     ("epochs", "ten", "ten", "epochs must be a whole number of at least 1, got 'ten'"),
     ("noise", "-1", -1, "noise must be at least 0 and finite, got -1.0"),
     ("beta1", "1", 1, "beta1 must be at least 0 and below 1, got 1.0"),
-    ("eta0", "0.1,x", "0.1,x", "eta0 must be low:high:count, or numbers with commas, got '0.1,x'"),
+    ("eta0", "0.1,x", "0.1,x", "eta0 must be low:high:count, or comma-separated numbers, got '0.1,x'"),
     ("eta0", "nan", math.nan, "eta0 must be above 0 and finite, got nan"),
-    ("scales", "32,16", [32, 16], "scales must rise, got 32, 16"),
-    ("seeds", "0", 0, "seeds must be at least one, none below 0 and none twice, got 0"),
+    ("scales", "32,16", [32, 16], "scales must be in increasing order, got 32, 16"),
+    ("seeds", "0", 0, "seeds must be one or more distinct whole numbers of at least 0, got 0"),
     ("precision", "f8", "f8", "precision must be 'float32', 'tf32', 'bf16' or 'float64', got 'f8'"),
     ("bias_init", "one", "one", "bias_init must be 'zero' or 'normal', got 'one'"),
     ("activation", "gelu", "gelu", "activation must be "),
@@ -254,7 +254,7 @@ def test_a_bad_value_gets_one_sentence_wherever_it_comes_from(key, word, value, 
 def test_types_of_a_file_are_checked(tmp_path, inside):
     """Each of these used to pass, or to end as an internal error."""
     for line, sentence in (
-        ("noise = false", "noise must be low:high:count, or numbers with commas, got False"),
+        ("noise = false", "noise must be low:high:count, or comma-separated numbers, got False"),
         ('uncentered = "no"', "uncentered must be true or false, got 'no'"),
         ('kappa = ""', "kappa must be above 0 and finite, got ''"),
         ("data = false", "data must be text, got False"),

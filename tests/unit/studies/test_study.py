@@ -93,11 +93,11 @@ def test_a_file_holds_common_keys_and_tables(tmp_path):
     [
         (
             lambda: Study("gelu", "lion", (32, 16), (), epochs=0, seeds=0, precision="f8", bias_init="one"),
-            ["activation", "optimizer", "scales must rise", "eta0 must not be empty", "epochs", "seeds",
+            ["activation", "optimizer", "scales must be in increasing order", "eta0 must not be empty", "epochs", "seeds",
              "precision", "bias_init"],
         ),
-        (lambda: replace(BASE, scales=(16, 16)), ["scales must not hold a value twice"]),
-        (lambda: replace(BASE, eta0=(0.2, 0.1)), ["eta0 must rise"]),
+        (lambda: replace(BASE, scales=(16, 16)), ["scales must not contain duplicates"]),
+        (lambda: replace(BASE, eta0=(0.2, 0.1)), ["eta0 must be in increasing order"]),
         (lambda: replace(BASE, eta0=(-1.0, 0.1)), ["eta0 must be above 0"]),
         (lambda: replace(BASE, eta0=(0.1, math.nan)), ["eta0 must"]),
         (lambda: replace(BASE, regime=dam.Proportional(2, 0.5, 0.1)), ["scale 16: its batch"]),
@@ -166,7 +166,7 @@ def test_probes_are_resolved_checked_and_part_of_the_keys_only_where_asked_for()
         ({"probes": ("K_eff",)}, "probe K_eff .*needs the activation 'softmax'"),
         ({"probes": ("everything",)}, "probes must be 'all'"),
         ({"probe_steps": (0, 1)}, "say what to measure"),
-        ({"probes": ("Z",), "probe_steps": (3, 1)}, "probe_steps must rise"),
+        ({"probes": ("Z",), "probe_steps": (3, 1)}, "probe_steps must be in increasing order"),
         ({"probes": ("Z",), "probe_steps": (0, 320)}, "probe_steps must be at most 319"),
         ({"probes": ("dF11",), "axes": {"momentum": (0.5,)}}, "without momentum"),
     ):

@@ -1,0 +1,97 @@
+"""What the JAX and the PyTorch model share: checks of their arguments, and their document in a checkpoint."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import warnings
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from denseam import __version__
+from denseam.errors import InputError, UnboundedEnergyWarning, listed, refuse, whole
+from denseam.rules import Scales
+from denseam.rules.table import BIAS_INITS
+
+MULTIPLIERS = ("s1", "s2", "s_b", "s_c")
+
+
+def check_shapes(W: Any, arrays: Mapping[str, Any]) -> None:
+    """Refuse arrays that do not fit to W; None stands for an array that is absent."""
+    K, N = W.shape
+    shapes = {"b": (K,), "c": (N,), "counts": (N,)}
+    refuse(
+        f"{name} must have shape {shape}: W has {K} memories and {N} features; got {what(array)}"
+        for name, array in arrays.items()
+        if array is not None and tuple(array.shape) != (shape := shapes.get(name, ()))
+    )
+
+
+def check_start(scales: Scales, activation: Any, features: Any, bias_init: str) -> None:
+    """Refuse an untrained model that does not fit its scales; warn if its energy has no lower bound."""
+    problems, rule = [], scales.rule
+    if bias_init not in BIAS_INITS:
+        problems.append(f"bias_init must be {listed(BIAS_INITS)}, got {bias_init!r}")
+    if rule is not None and rule.family != activation.family:
+        problems.append(
+            f"activation is of the family {activation.family!r}, but the scales were made for {rule.family!r}"
+        )
+    refuse(problems)
+    identity = features is not None and features.name == "identity"
+    if identity and activation.name == "relu" and activation.power > 1:
+        warnings.warn(
+            f"with identity features and relu(power={activation.power}) the energy has no lower bound; "
+            "recall may diverge (tanh features are bounded)",
+            UnboundedEnergyWarning,
+            stacklevel=3,
+        )
+
+
+def check_recall(x: Any, mask: Any, steps: int, tolerance: float, damping: float) -> None:
+    """Refuse arguments with which `DenseAM.recall` makes no sense."""
+    problems = [*whole(steps=steps)]
+    if not tolerance >= 0:
+        problems.append(f"tolerance must be at least 0, got {tolerance!r}")
+    if not 0 < damping <= 1:
+        problems.append(f"damping must be above 0 and at most 1, got {damping!r}")
+    shapes = (tuple(x.shape), tuple(x.shape[-1:]))
+    if str(mask.dtype) not in ("bool", "torch.bool") or tuple(mask.shape) not in shapes:
+        problems.append(f"clamp must be true or false for each feature of x {shapes[0]}, got {what(mask)}")
+    refuse(problems)
+
+
+def what(array: Any) -> str:
+    """Return an array's type and shape, for a message."""
+    return f"{array.dtype} of shape {tuple(array.shape)}"
+
+
+def to_document(activation: Any, features: Any, centred: bool, scales: Scales | None) -> dict[str, Any]:
+    """Return all of a model but its tensors; `activation` and `features` are documents themselves."""
+    return {
+        "kind": "model",
+        "version": __version__,
+        "activation": activation,
+        "features": features,
+        "centred": centred,
+        "scales": scales.to_json() if scales else None,
+    }
+
+
+def scales_of(document: Mapping[str, Any]) -> Scales | None:
+    """Return the scales in a model's document."""
+    return Scales.from_json(document["scales"]) if document["scales"] else None
+
+
+@contextlib.contextmanager
+def own_tensors(
+    tensors: Mapping[str, Any], document: Mapping[str, Any], path: str | os.PathLike[str]
+) -> Iterator[dict[str, Any]]:
+    """Give the tensors of the model itself, not those of its data; errors inside name the checkpoint."""
+    try:
+        if document["kind"] != "model":
+            raise InputError(f"holds a {document['kind']!r}, not a model")
+        yield {name: tensor for name, tensor in tensors.items() if not name.startswith("data.")}
+    except InputError as error:
+        raise InputError(f"checkpoint {path}: {error}") from None
+    except (KeyError, TypeError) as error:
+        raise InputError(f"checkpoint {path}: damaged or foreign ({error})") from None
