@@ -217,7 +217,7 @@ def _worst(checks: list[Any]) -> str:
 @click.option("--out", show_default="standard output, for CSV", help="File to write.")
 def export(folder: str, format_: str, probes: bool, out: str | None) -> int:
     """Write all runs of a FOLDER as one table, one row per run."""
-    from denseam.studies.schema import COLUMNS
+    from denseam.studies.records import COLUMNS
     from denseam.studies.store import Store, write_csv, write_parquet, write_probes_csv
 
     if format_ not in ("csv", "parquet"):

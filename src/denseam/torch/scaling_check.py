@@ -21,8 +21,7 @@ from denseam.analysis.coordinates.of_model import judged_runs, steps_asked
 from denseam.errors import InputError
 from denseam.rules import Regime, Shape
 from denseam.rules.regimes import DEFAULT_REGIME
-from denseam.studies.records import Records, Row
-from denseam.studies.schema import COLUMNS, OPTIONAL
+from denseam.studies.records import COLUMNS, OPTIONAL, Records, Row
 from denseam.torch.generators import generator
 from denseam.training.divergence import Ending, ending
 

@@ -9,8 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from denseam.errors import InputError, refuse
-from denseam.studies.records import Records
-from denseam.studies.schema import PROBE_COLUMNS
+from denseam.studies.records import PROBE_COLUMNS, Records
 
 
 @dataclasses.dataclass(frozen=True)

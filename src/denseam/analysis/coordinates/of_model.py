@@ -21,7 +21,7 @@ from denseam.errors import InputError, refuse
 from denseam.rules import Regime, Shape
 from denseam.rules.regimes import DEFAULT_REGIME, regime_letter
 from denseam.training.batches import draw_batches, noisy_batch
-from denseam.training.probes.spectra import leading
+from denseam.training.probes import leading
 from denseam.training.quantities import log_spaced
 
 MakeModel = Callable[[Shape, int], Any]
