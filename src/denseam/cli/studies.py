@@ -166,7 +166,8 @@ def check(
 
     With a FOLDER, the probes of its runs are judged instead.
     """
-    from denseam.analysis.coordinates import check_records, check_study, checked_study, propose
+    from denseam.analysis.coordinates.finder import propose
+    from denseam.analysis.coordinates.of_study import check_records, check_study, checked_study
 
     if folder is not None:
         if find or given:

@@ -86,7 +86,7 @@ class Cluster:
         refuse(problems)
 
 
-def cluster_from(path: str | Path | None, given: Mapping[str, Any]) -> Cluster:
+def cluster_from(path: str | Path | None, options: Mapping[str, Any]) -> Cluster:
     """Read the table ``[executor]`` of a study file; options that are given override it."""
     table: Any = {}
     if path is not None:
@@ -102,7 +102,7 @@ def cluster_from(path: str | Path | None, given: Mapping[str, Any]) -> Cluster:
         if key not in known
     )
     fields = {p.document: name for name, p in parameters(Cluster).items()}
-    overrides = {fields.get(key, key): value for key, value in given.items() if value is not None}
+    overrides = {fields.get(key, key): value for key, value in options.items() if value is not None}
     if "kind" in overrides and overrides["kind"] != table.get("kind", "local"):
         table = {}  # it was written for another kind
     return Cluster(**{**table, **overrides})

@@ -25,7 +25,7 @@ from denseam.studies.shards import describe
 from denseam.training.devices import cores
 from denseam.training.progress import Progress, told
 
-#: Seconds to wait for a scheduler, and for the first worker of one that is there.
+#: Seconds to wait for a scheduler, and then for its first worker.
 REACH, FIRST_WORKER = 6.0, 60.0
 #: A shard is set aside after this many workers have died of it.
 DEATHS = 3
@@ -55,20 +55,14 @@ class DaskExecutor(Limited):
 
     def submit(self, fn: Any, /, *arguments: Any, **options: Any) -> Future[Any]:
         """Submit a call."""
-        self._check()
-        try:
+        with self._reaching_the_scheduler():
             future: Future[Any] = self._executor.submit(fn, *arguments, **options)
-        except Exception as error:
-            raise self._lost() from error
         return future
 
     def room(self) -> int:
         """Return the number of threads of all workers; report if there have been none for a while."""
-        self._check()
-        try:
+        with self._reaching_the_scheduler():
             threads = int(sum(self._client.nthreads().values()))
-        except Exception as error:
-            raise self._lost() from error
         if threads:
             self._alone = 0.0
         elif not self._alone:
@@ -78,12 +72,15 @@ class DaskExecutor(Limited):
             self._progress.message("no worker is left; waiting for one (Ctrl-C stops and keeps the results)")
         return threads
 
-    def _check(self) -> None:
-        if self._client.status != "running":
-            raise self._lost()
-
-    def _lost(self) -> ExecutorLost:
-        return ExecutorLost("the scheduler is gone")
+    @contextlib.contextmanager
+    def _reaching_the_scheduler(self) -> Iterator[None]:
+        """Turn every failure to reach the scheduler into one error."""
+        try:
+            if self._client.status != "running":
+                raise ConnectionError(self._client.status)
+            yield
+        except Exception as error:
+            raise ExecutorLost("the scheduler is gone") from error
 
 
 @contextlib.contextmanager

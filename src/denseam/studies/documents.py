@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from denseam.data.preparation import Preparation
-from denseam.errors import InputError, refuse, together
+from denseam.errors import InputError, collecting, refuse, together
 from denseam.model import lagrangians
 from denseam.model.lagrangians import Lagrangian
 from denseam.rules import MemoriesOnly, Parameterization, Proportional, Regime
-from denseam.rules.fields import Kind, Parameter, logspace, parameters
+from denseam.rules.fields import Kind, logspace, parameters
 from denseam.rules.regimes import regime_from
 from denseam.studies.description import AXES, DOCUMENT, Description
 from denseam.studies.study import Study, unknown
@@ -45,7 +45,8 @@ def from_document(document: Mapping[str, Any], defaults: Mapping[str, Regime] | 
     problems += [f"{key} is needed" for key in _REQUIRED if key not in values]
     for key, value in values.items():
         if key in DOCUMENT and not (key == "regime" and isinstance(value, Proportional | MemoriesOnly)):
-            problems += _problems(DOCUMENT[key], value)
+            with collecting(problems):
+                DOCUMENT[key].read(value)
     refuse(problems)
     regime, preparation, activation, rule = together(
         lambda: _regime(values, defaults),
@@ -60,14 +61,6 @@ def from_document(document: Mapping[str, Any], defaults: Mapping[str, Regime] | 
         fields["parameterization"] = rule
     axes = {a: values[p.document] for a, p in AXES.items() if p.document in values}
     return Study(**{**fields, "eta0": axes.pop("eta0"), "axes": axes})
-
-
-def _problems(described: Parameter, value: Any) -> tuple[str, ...]:
-    try:
-        described.read(value)
-    except InputError as error:
-        return error.problems
-    return ()
 
 
 #: Keys without which there is no study; those of a regime are needed in that regime.

@@ -49,14 +49,6 @@ class SetAside:
         return f"set aside: {self.shard.name}: {self.reason}"
 
 
-@dataclasses.dataclass(frozen=True)
-class Crew:
-    """The workers of an executor: how many at once, and on which kind of device."""
-
-    workers: int
-    kind: str
-
-
 class Limited(Executor):
     """An executor that knows how many shards it can train at once, and takes no more."""
 
@@ -77,13 +69,16 @@ def check_executor(executor: Executor) -> None:
         )
 
 
-def enlist(executor: Executor, folder: str | os.PathLike[str]) -> Crew:
-    """Ask a worker for its description; refuse it if its versions differ or it does not see the folder."""
+def enlist(executor: Executor, folder: str | os.PathLike[str]) -> tuple[int, str]:
+    """Return how many workers an executor has, and the kind of their device.
+
+    A worker is asked for it, and refused if its versions differ or it does not see the folder.
+    """
     with token(folder) as sign, _one_line():
         worker = executor.submit(describe, sign).result()
     check_worker(worker["where"], worker, folder)
     room = executor.room() if isinstance(executor, Limited) else getattr(executor, "_max_workers", cores())
-    return Crew(max(1, room), worker["platform"])
+    return max(1, room), worker["platform"]
 
 
 @contextlib.contextmanager

@@ -38,6 +38,11 @@ SETTINGS: Mapping[str, Parameter] = {
     p.name: p for p in (*parameters(Description).values(), REGIME) if p.name not in _OF_THE_STUDY
 }
 
+#: The columns that an outcome has by the same name.
+_ENDINGS = (
+    "status", "diverged_at", "initial_mse", "final_mse", "heldout_mse", "zero_mse", "seconds", "device"
+)  # fmt: skip
+
 #: Column → kind: s text, i whole number, f float, l list of floats.
 COLUMNS: Mapping[str, str] = {
     "key": "s", "study": "s", "study_id": "s", "scale": "i",
@@ -108,17 +113,10 @@ def row(study: Study, outcome: Outcome) -> Row:
         "samples": shape.P,
         "batch": shape.B,
         "seed": spec.seed,
-        "status": outcome.status,
-        "diverged_at": outcome.diverged_at,
-        "initial_mse": outcome.initial_mse,
-        "final_mse": outcome.final_mse,
-        "heldout_mse": outcome.heldout_mse,
-        "zero_mse": outcome.zero_mse,
+        **{name: getattr(outcome, name) for name in _ENDINGS},
         **_settings(study),
         **spec.values,
         "swept": ",".join(study.swept),
-        "seconds": outcome.seconds,
-        "device": outcome.device,
         "version": __version__,
         "jax": jax.__version__,
         "loss": _floats(outcome.loss),

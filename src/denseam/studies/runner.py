@@ -113,15 +113,9 @@ def run_specs(
         if executor is not None:
             assert out is not None
             set_aside = _train_elsewhere(todo, out, executor, progress, stop)
-            todo = []
-        for study, specs in todo:
-            for outcomes in train_runs(
-                study, specs, progress=progress, stop=stop, devices=devices, workers=workers
-            ):
-                fresh = [row(study, outcome) for outcome in outcomes]
-                if store is not None:
-                    store.write(fresh)
-                rows += fresh
+        else:
+            options = {"progress": progress, "stop": stop, "devices": devices, "workers": workers}
+            rows = _train_here(todo, store, **options)
     finally:
         progress.sweep_ends()
     records = Records(rows)
@@ -153,6 +147,18 @@ def _prepare(store: Store, requested: RunsOfStudies) -> set[str]:
     return store.keys()
 
 
+def _train_here(todo: RunsOfStudies, store: Store | None, **options: Any) -> list[Row]:
+    """Train in this process, and save each chunk as soon as it ends."""
+    rows: list[Row] = []
+    for study, specs in todo:
+        for outcomes in train_runs(study, specs, **options):
+            fresh = [row(study, outcome) for outcome in outcomes]
+            if store is not None:
+                store.write(fresh)
+            rows += fresh
+    return rows
+
+
 def _train_elsewhere(
     todo: RunsOfStudies,
     out: str | os.PathLike[str],
@@ -163,9 +169,9 @@ def _train_elsewhere(
     """Train by an executor, report each shard that ends, and return those set aside."""
     if not any(specs for _, specs in todo):
         return []
-    crew = enlist(executor, out)
+    workers, kind = enlist(executor, out)
     set_aside = []
-    for shard, runs in spread(cut(todo, out, workers=crew.workers, kind=crew.kind), executor, stop=stop):
+    for shard, runs in spread(cut(todo, out, workers=workers, kind=kind), executor, stop=stop):
         if isinstance(runs, SetAside):
             set_aside.append(runs)
             continue

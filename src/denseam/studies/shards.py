@@ -1,4 +1,4 @@
-"""A shard of work: runs that one worker trains and saves by itself, described so that they can be sent to it.
+"""A shard of work: runs that one worker trains and saves, described so that they can be sent to it.
 
 A worker first looks into the folder and trains only missing runs, because a cluster may hand out the same
 shard twice: when a worker dies, even shards that it had finished. The worker returns keys and summaries; the
@@ -16,7 +16,6 @@ import platform
 import socket
 import sys
 import threading
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -214,9 +213,11 @@ def keep_to_own_cores() -> None:
 
 
 def run_shard(shard: Shard) -> dict[str, Any]:
-    """Train the missing runs and write them; return the status and loss of each run by its key."""
+    """Train the missing runs and write them.
+
+    Return the status and loss of each run by its key, and the number of runs trained.
+    """
     keep_to_own_cores()
-    began = time.perf_counter()
     wrong = different(shard.versions, versions())
     if wrong:
         raise InputError(f"executor: the worker on {socket.gethostname()} has {wrong}")
@@ -235,12 +236,7 @@ def run_shard(shard: Shard) -> dict[str, Any]:
             store.write([row for row in rows if row["key"] not in runs])
             runs |= {row["key"]: (row["status"], row["final_mse"]) for row in rows if row["key"] not in runs}
             trained += len(rows)
-    return {
-        "runs": {spec.key: runs[spec.key] for spec in shard.specs},
-        "trained": trained,
-        "seconds": time.perf_counter() - began,
-        "where": socket.gethostname(),
-    }
+    return {"runs": {spec.key: runs[spec.key] for spec in shard.specs}, "trained": trained}
 
 
 def _trained(part: Part, specs: Sequence[RunSpec]) -> Iterator[list[Row]]:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from denseam.data.sources import GAUSSIANS, Source, source
-from denseam.errors import InputError, listed, refuse, together
+from denseam.errors import InputError, collecting, listed, refuse, together
 from denseam.model import lagrangians
 from denseam.model.lagrangians import Identity, Lagrangian, Softmax, Tanh
 from denseam.rules import Parameterization, Shape, cost, parameterization
@@ -100,10 +100,8 @@ class Study(Description):
         self._set(values)
         problems += self._read_axes()
         lagrangian: Lagrangian | None = None
-        try:
+        with collecting(problems):
             lagrangian = _lagrangian(self.activation, self.power)
-        except InputError as error:
-            problems += error.problems
         if not isinstance(self.regime, Proportional | MemoriesOnly):
             problems.append(f"regime must be Proportional(…) or MemoriesOnly(…), got {self.regime!r}")
         elif "scales" in values:
@@ -125,21 +123,19 @@ class Study(Description):
 
     def _read_axes(self) -> list[str]:
         """Set the axes to the values read; return the problems."""
-        given = {"eta0": self.eta0, "noise": self.noise}
+        values = {"eta0": self.eta0, "noise": self.noise}
         problems = []
         for axis, axis_values in dict(self.axes).items():
             if axis == "eta0":
-                problems.append("axes must not hold eta0: it is an argument of its own")
+                problems.append("axes must not contain eta0: it is a separate argument")
             elif axis in AXES:
-                given[axis] = axis_values
+                values[axis] = axis_values
             else:
                 problems.append(unknown("axis", axis, AXES))
         axes: dict[str, tuple[float, ...]] = {}
-        for axis, axis_values in given.items():
-            try:
+        for axis, axis_values in values.items():
+            with collecting(problems):
                 axes[axis] = AXES[axis].read(axis_values)
-            except InputError as error:
-                problems += error.problems
         self._set({"eta0": axes.pop("eta0", ()), "axes": axes})
         if "noise" in axes:
             self._set({"noise": axes["noise"][0]})
@@ -182,19 +178,14 @@ class Study(Description):
     def _shape_problems(self) -> list[str]:
         problems: list[str] = []
         data: Source | None = None
-        try:
+        with collecting(problems):
             data = self.source()
-        except InputError as error:
-            problems += error.problems
         for scale in self.scales:
-            try:
+            with collecting(problems, f"scale {scale}: "):
                 shape = self.regime.shape(scale)
-            except InputError as error:
-                problems += [f"scale {scale}: {p}" for p in error.problems]
-                continue
-            problems += [f"scale {scale}: {p}" for p in self.regime.problems(scale)]
-            if data is not None:
-                problems += data.problems(shape)
+                problems += [f"scale {scale}: {p}" for p in self.regime.problems(scale)]
+                if data is not None:
+                    problems += data.problems(shape)
         return problems
 
     def default_name(self) -> str:
@@ -259,8 +250,8 @@ class Study(Description):
         held = {axis: p.default for axis, p in AXES.items()}
         if isinstance(self.lagrangian, Softmax):
             held["beta"] = float(self.lagrangian.beta)
-        given = {"eta0": tuple(self.eta0)} | dict(self.axes)
-        return {axis: given.get(axis, (held[axis],)) for axis in AXES}
+        axes = {"eta0": tuple(self.eta0)} | dict(self.axes)
+        return {axis: axes.get(axis, (held[axis],)) for axis in AXES}
 
     # --- runs and their keys -----------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from torch.optim import Optimizer
 
 from denseam import __version__
 from denseam.analysis.coordinates.judge import Check
-from denseam.analysis.coordinates.of_model import judged_runs, steps_asked
+from denseam.analysis.coordinates.of_model import judge_runs, steps_to_measure
 from denseam.errors import InputError
 from denseam.rules import Regime, Shape
 from denseam.rules.regimes import DEFAULT_REGIME
@@ -62,14 +62,14 @@ def check(
     device
         Where to train.
     """
-    asked = steps_asked(scales, seeds, steps)
+    asked = steps_to_measure(scales, seeds, steps)
     runs: dict[tuple[int, int], list[dict[str, float]]] = {}
     for scale in scales:
         shape = regime.shape(scale)
         for seed in range(seeds):
             made = model(shape, seed).to(device)
             runs[scale, seed] = _run(made, optimizer(made, shape), shape, seed, asked, noise, activations)
-    return judged_runs(runs, asked, scales, seeds, regime, name)
+    return judge_runs(runs, asked, scales, seeds, regime, name)
 
 
 def sweep(

@@ -32,10 +32,11 @@ def named(parameters: Parameters, state: Any) -> dict[str, Any]:
 
 
 class OneDevice:
-    """Training on the device at hand."""
+    """Training on the default device."""
 
     def __init__(self, platform: str) -> None:
-        self._joined = platform == "cpu"
+        self._noisy = _noisy_columns
+        self._step: Any = functools.partial(_advance, joined=platform == "cpu")
 
     def begin(self, build: Build) -> tuple[DenseAM, Optimizer]:
         """Return the model without parameters, and the optimizer; nothing is drawn yet."""
@@ -61,14 +62,14 @@ class OneDevice:
         leaves = [self._placed(file, name, leaf) for name, leaf in named(*like).items()]
         return jax.tree.unflatten(jax.tree.structure(like), leaves)  # type: ignore[no-any-return]
 
-    def batches(self, clean: Any, keys: Array, noise: Array, features: Any) -> Columns:
+    def batches(self, clean: np.ndarray[Any, Any], keys: Array, noise: Array, features: Any) -> Columns:
         """Return clean batches with noise."""
-        columns: Columns = _noisy_columns(jnp.asarray(clean), keys, noise, features)
+        columns: Columns = self._noisy(clean, keys, noise, features)
         return columns
 
     def advance(self, *now: Any) -> tuple[Parameters, Any, Array]:
         """Take a step on every batch."""
-        parameters, state, error, _ = _advance(*now, joined=self._joined)
+        parameters, state, error, _ = self._step(*now)
         return parameters, state, error
 
     def share(self, columns: Columns) -> Columns:
@@ -119,16 +120,6 @@ class OnMesh(OneDevice):
         draw = jax.jit(lambda: self._build(None)[0].parameters, out_shardings=self._places[0])
         parameters: Parameters = draw()
         return parameters
-
-    def batches(self, clean: Any, keys: Array, noise: Array, features: Any) -> Columns:
-        """Return clean batches with noise, distributed."""
-        columns: Columns = self._noisy(np.asarray(clean), keys, noise, features)
-        return columns
-
-    def advance(self, *now: Any) -> tuple[Parameters, Any, Array]:
-        """Take a step on every batch."""
-        parameters, state, error, _ = self._step(*now)
-        return parameters, state, error
 
     def share(self, columns: Columns) -> Columns:
         """Return batches as they are evaluated: all of each, on every device."""

@@ -43,7 +43,7 @@ class Progress:
     # --- a training: one model ---------------------------------------------------------------------
 
     def training_begins(self, name: str, steps: int, epochs: int, done: int = 0) -> None:
-        """Receive what is trained, for how long, and how many of the steps were taken before."""
+        """Receive the name of the model, the length of the training, and the steps taken before."""
 
     def training_advanced(self, step: int, loss: float) -> None:
         """Receive the number of steps done in all, and the mean loss of the last ones."""

@@ -1,4 +1,4 @@
-"""Training one model: steps on consecutive batches, an epoch, a run."""
+"""Training one model: steps on consecutive batches, and a run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from denseam.errors import refuse
 from denseam.model.dense_am import DenseAM, Parameters
 from denseam.training.batches import Batches, draw_batches, noisy_batch
 from denseam.training.divergence import Status, ending, infinite_once_blown
-from denseam.training.gradient import Columns, Joined, loss, loss_of_columns, mse, step, step_on_columns
+from denseam.training.gradient import Columns, Joined, loss_of_columns, mse, step_on_columns
 from denseam.training.optimizers import Optimizer
 from denseam.training.probes import measure
 from denseam.training.progress import Progress, calling
@@ -61,38 +61,6 @@ def advance(
 def evaluate(model: DenseAM, segment: Columns) -> Array:
     """Return the MSE on every batch, without training."""
     errors: Array = jax.lax.map(lambda batch: mse(loss_of_columns(model, batch), model.N), segment)
-    return errors
-
-
-def train_epoch(
-    model: DenseAM,
-    optimizer: Optimizer,
-    state: optax.OptState,
-    data: Float[Array, "P N"],
-    batches: Batches,
-    noise: ArrayLike,
-) -> tuple[DenseAM, optax.OptState, Float[Array, " steps"]]:
-    """Take one step on each batch of an epoch; return the MSE of every step."""
-
-    def train_on(carry: tuple[Parameters, Any], batch: Batches) -> tuple[tuple[Parameters, Any], Array]:
-        parameters, state = carry
-        X, Y = noisy_batch(data, batch.samples, batch.noise, noise)
-        new, state, error = step(model.with_parameters(parameters), optimizer, state, X, Y)
-        return (new.parameters, state), error
-
-    (parameters, state), errors = jax.lax.scan(train_on, (model.parameters, state), batches)
-    return model.with_parameters(parameters), state, errors
-
-
-def evaluate_epoch(
-    model: DenseAM, data: Float[Array, "P N"], batches: Batches, noise: ArrayLike
-) -> Float[Array, " steps"]:
-    """Return the MSE on each batch of an epoch, without training."""
-
-    def error(batch: Batches) -> Any:
-        return mse(loss(model, *noisy_batch(data, batch.samples, batch.noise, noise)), model.N)
-
-    errors: Array = jax.lax.map(error, batches)
     return errors
 
 
@@ -191,34 +159,44 @@ def train(
                 break
     finally:
         progress.training_ends()
-    end = ending(curve, initial_mse)
-    return Run(
-        model=dataclasses.replace(bare, scales=model.scales),
-        mse=end.curve,
-        initial_mse=initial_mse,
-        status=end.status,
-        diverged_at=end.diverged_at,
-        optimizer_state=state,
-    )
+    trained, end = dataclasses.replace(bare, scales=model.scales), ending(curve, initial_mse)
+    return Run(trained, end.curve, initial_mse, end.status, end.diverged_at, state)
 
 
-_train = jax.jit(train_epoch)
-_evaluate = jax.jit(evaluate_epoch)
+@jax.jit
+def _train(model: DenseAM, optimizer: Optimizer, state: Any, *epoch: Any) -> tuple[DenseAM, Any, Array]:
+    """Take a step on each batch of an epoch; return the model, the state and the MSE before each step."""
+    frame, segment = model.without_parameters(), _columns(model, *epoch)
+    parameters, state, errors, _ = advance(model.parameters, state, frame, optimizer, segment, joined=True)
+    return model.with_parameters(parameters), state, errors
+
+
+@jax.jit
+def _evaluate(model: DenseAM, *epoch: Any) -> Array:
+    return evaluate(model, _columns(model, *epoch))
+
+
+def _columns(model: DenseAM, data: Array, batches: Batches, noise: ArrayLike) -> Columns:
+    """Return the batches of an epoch as the model sees them, which may count features more than once."""
+    X, Y = jax.vmap(noisy_batch, in_axes=(None, 0, 0, None))(data, *batches, noise)
+    return Columns(jnp.swapaxes(model.drive(X), 1, 2), jnp.swapaxes(Y, 1, 2))
+
+
+def _data_problems(data: Any, N: int) -> list[str]:
+    if data.ndim != 2 or data.shape[1] != N or not np.issubdtype(data.dtype, np.number):
+        return [f"data must be numbers of shape samples × {N} features, got {data.dtype} of {data.shape}"]
+    if not np.isfinite(data).all():
+        row, column = np.argwhere(~np.isfinite(data))[0]
+        return [f"data must be finite, got {data[row, column]} at sample {row}, feature {column}"]
+    return []
 
 
 def _checked(
     model: DenseAM, data: ArrayLike, optimizer: Optimizer, epochs: int, noise: float, batch: int | None
 ) -> tuple[Float[Array, "P N"], int]:
     """Return the data in the model's precision and the batch size, or report all problems."""
-    problems = []
     array = np.asarray(data)
-    if array.ndim != 2 or array.shape[1] != model.N or not np.issubdtype(array.dtype, np.number):
-        problems.append(
-            f"data must be numbers of shape samples × {model.N} features, got {array.dtype} of {array.shape}"
-        )
-    elif not np.isfinite(array).all():
-        row, column = np.argwhere(~np.isfinite(array))[0]
-        problems.append(f"data must be finite, got {array[row, column]} at sample {row}, feature {column}")
+    problems = _data_problems(array, model.N)
     if not isinstance(optimizer, Optimizer):
         problems.append(
             f"optimizer must come from sgd, adam, adamw or scaled, got {type(optimizer).__name__}"

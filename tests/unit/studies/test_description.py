@@ -92,7 +92,7 @@ def extended(tmp_path_factory):
     source = path.read_text(encoding="utf-8")
     for line, before in (
         (HYPERPARAMETER, "\n\n#: The axes of a study"),
-        (SETTING, "\n\n#: Which regime it is"),
+        (SETTING, "\n\n#: The name of the regime"),
     ):
         assert source.count(before) == 1
         source = source.replace(before, line + before)

@@ -131,18 +131,12 @@ class Layout(abc.ABC):
         within = slice(first % n, first % n + self.T)
 
         def order(group: Group) -> Array:
-            return jnp.asarray(
-                np.concatenate([sample_order(group.seed, e, p.P, p.B) for e in epochs])[within]
-            )
+            orders = [sample_order(group.seed, epoch, p.P, p.B) for epoch in epochs]
+            return jnp.asarray(np.concatenate(orders)[within])
 
-        return p.draw(
-            self._joined([g.data for g in self.groups]),
-            self._joined([order(g) for g in self.groups]),
-            self._joined([g.key for g in self.groups]),
-            jnp.asarray(first, jnp.int32),
-            self._joined([g.noise for g in self.groups]),
-            self.features,
-        )
+        groups = self._joined([(g.data, order(g), g.key, g.noise) for g in self.groups])
+        data, samples, keys, noise = groups
+        return p.draw(data, samples, keys, jnp.asarray(first, jnp.int32), noise, self.features)
 
     # --- before and after --------------------------------------------------------------------------
 
