@@ -1,4 +1,4 @@
-"""Pages that are data of the library, written from it so that they cannot differ. Needs no Sphinx."""
+"""Generate the pages that show data of the library, so that they always agree with it. Needs no Sphinx."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GENERATED = ROOT / "docs" / "_generated"
 
 
 def write() -> None:
-    """Write every page under `_generated`; a page that has not changed keeps its time."""
+    """Write every page under `_generated`; unchanged files are not touched."""
     GENERATED.mkdir(exist_ok=True)
     pages = {
         "quantities.md": quantities(),
@@ -37,17 +37,17 @@ def write() -> None:
 
 
 def quantities() -> str:
-    """Return the table of what can be measured while training."""
+    """Return the table of quantities that can be measured during training."""
     from denseam.training.quantities import QUANTITIES
 
     return _table(
-        ("name", "group", "symbol", "what it is", "only for"),
+        ("name", "group", "symbol", "meaning", "only for"),
         [(f"`{name}`", q.group, q.symbol, q.meaning, q.needs) for name, q in QUANTITIES.items()],
     )
 
 
 def gallery() -> str:
-    """Return every figure with its findings, judged and drawn from the records beside this file."""
+    """Return all figures with their findings, judged and drawn from the records beside this file."""
     from denseam.paper.catalog import catalog
     from denseam.paper.sizes import SIZES
 
@@ -68,7 +68,7 @@ def gallery() -> str:
 
 
 def _draw_gallery() -> dict[str, Any]:
-    """Draw and judge all figures, unless neither records nor code have changed; return the findings."""
+    """Draw and judge all figures if the records or the code have changed; return the findings."""
     from denseam.paper.catalog import catalog
     from denseam.paper.gallery import make_figures
     from denseam.paper.sizes import SIZES
@@ -91,7 +91,7 @@ def _draw_gallery() -> dict[str, Any]:
     return {f.name: json.loads((out / f"{f.name}.json").read_text(encoding="utf-8")) for f in catalog()}
 
 
-#: File of `docs/steps` → what it is.
+#: File of `docs/steps` → its title.
 STEPS = {
     "h200": "One H200, with the constants of the table; nothing was fitted to these rows",
     "two": "Two virtual devices on two cores, with rates measured in the same run",
@@ -100,7 +100,7 @@ STEPS = {
 
 
 def steps() -> str:
-    """Return steps of one model that were measured (`docs/steps`) beside what the roofline says today."""
+    """Return measured times of single steps (`docs/steps`) beside the current predictions of the roofline."""
     heads = ("N", "K", "B", "mesh", "SGD, predicted", "measured", "Adam, predicted", "measured", "ratios")
     lines, points = [], {}
     for name, title in STEPS.items():
@@ -112,11 +112,11 @@ def steps() -> str:
             times = (f"{1e3 * value:.3g}" for pair in pairs for value in pair)
             ratios = ", ".join(f"{measured / predicted:.2f}" for predicted, measured in pairs)
             rows.append((*map(str, place), *times, ratios))
-        lines += [f"**{title}**; ms per step, and measured over predicted:", "", _table(heads, rows)]
+        lines += [f"**{title}**; ms per step, and measured / predicted:", "", _table(heads, rows)]
     _draw_steps(points)
     picture = [
         "```{figure} _generated/steps.png", ":alt: Measured against predicted time of a step", ":width: 60%",
-        "", "Each point is a step of one model; in the band it is within a quarter of the plan.", "```", "",
+        "", "Each point is a step of one model. In the band, it agrees with the plan to 25 %.", "```", "",
     ]  # fmt: skip
     return "\n".join([*picture, *lines])
 
@@ -155,13 +155,13 @@ def _draw_steps(points: dict[str, list[tuple[float, float]]]) -> None:
         ax.fill_between(
             ends, [v / 1.25 for v in ends], [v * 1.25 for v in ends], color=FAINT, alpha=0.2, lw=0
         )
-        ax.set(xlim=ends, xlabel="predicted, seconds a step", ylabel="measured, seconds a step")
+        ax.set(xlim=ends, xlabel="predicted seconds per step", ylabel="measured seconds per step")
         ax.legend(loc="upper left")
         save(figure, GENERATED, "steps", ("png",))
 
 
 def rooms() -> list[str]:
-    """Return the packages of the library in the order of their contract, from the bottom up."""
+    """Return the packages of the library in the order of the import contract, from the bottom up."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     contracts = settings["tool"]["importlinter"]["contracts"]
     (layers,) = (contract["layers"] for contract in contracts if contract["type"] == "layers")
@@ -172,7 +172,7 @@ def rooms() -> list[str]:
 def room_imports() -> Counter[tuple[str, str]]:
     """Count the imports from one entry of `src/denseam` into another, module by module.
 
-    Imports for type checkers alone do not count.
+    Imports that only type checkers see do not count.
     """
     import grimp
 
@@ -187,17 +187,17 @@ def room_imports() -> Counter[tuple[str, str]]:
 
 
 def rooms_page() -> str:
-    """Return the rooms as a picture, drawn from the imports, and as a table with their files."""
+    """Return a picture of the rooms, drawn from the imports, and a table of their files."""
     edges = room_imports()
     _draw_rooms(rooms(), edges)
     picture = f"""\
 ```{{figure}} _generated/rooms.svg
-:alt: The rooms as a staircase, with the number of imports from room to room
+:alt: The rooms as a staircase, with the number of imports between rooms
 :width: 100%
 
-Drawn from the imports of the code itself. The row of a room says how many of its modules' imports lead to the
-room of each column. With the files beside the rooms, {len(edges)} pairs of entries of `src/denseam`
-are joined by an import.
+Drawn from the imports in the code. The row of a room shows how many imports its modules make from the room
+of each column. Including the files outside the rooms, imports join {len(edges)} pairs of entries of
+`src/denseam`.
 ```
 """
     rows = []
@@ -205,7 +205,7 @@ are joined by an import.
         parts = [p for p in sorted((SOURCE / room).iterdir()) if p.suffix == ".py" or _is_package(p)]
         names = [f"{p.name}/" if p.is_dir() else p.stem for p in parts if p.name != "__init__.py"]
         rows.append((f"`{room}/`", _summary(room), ", ".join(f"`{name}`" for name in names)))
-    return f"{picture}\n{_table(('room', 'what is in it', 'files'), rows)}"
+    return f"{picture}\n{_table(('room', 'content', 'files'), rows)}"
 
 
 def _is_package(path: Path) -> bool:
@@ -219,7 +219,7 @@ def _summary(room: str) -> str:
 
 
 def _draw_rooms(names: list[str], edges: Counter[tuple[str, str]]) -> None:
-    """Draw a staircase: names on the diagonal, what each imports to the left, what it is to the right."""
+    """Draw a staircase: names on the diagonal, imports to the left, a description to the right."""
     from matplotlib.patches import FancyBboxPatch
 
     from denseam.report.plots.style import FAINT, INK, canvas, save, scale_colours
@@ -259,9 +259,9 @@ def api() -> str:
             module = ".".join(file.relative_to(SOURCE.parent).with_suffix("").parts).removesuffix(".__init__")
             if module != f"denseam.{name}":
                 lines += [f"### {module}", ""]
-            # What a room lends from its modules is told where it is defined.
+            # Names that a room re-exports are documented where they are defined.
             lines += ["```{eval-rst}", f".. automodule:: {module}", "   :ignore-module-all:"]
-            # The bridge has the names of the library itself, which would be ambiguous as targets of links.
+            # The bridge uses the same names as the library, which would make link targets ambiguous.
             lines += ["   :no-index:"] if name == "torch" else []
             lines += ["```", ""]
     return "\n".join(lines)
@@ -291,14 +291,14 @@ def _figure_section(figure: Any, document: dict[str, Any], size: Any) -> list[st
 
 
 def commands() -> str:
-    """Return a table of all commands, and a section for each: text, usage, arguments and options."""
+    """Return a table of all commands, and a section for each: description, usage, arguments and options."""
     found = list(registered())
     rows = [(f"[`{name}`](#{_anchor(name)})", _first_line(command)) for name, command, _ in found]
     return "\n".join([_table(("command", "what it does"), rows), *(_section(*one) for one in found)])
 
 
 def registered() -> Iterator[tuple[str, Any, int]]:
-    """Give the full name, the command and its depth, groups before what is in them."""
+    """Yield the full name, the command and its depth; groups come before their commands."""
     from denseam.cli import app
 
     def below(name: str, command: Any, depth: int) -> Iterator[tuple[str, Any, int]]:
@@ -312,7 +312,7 @@ def registered() -> Iterator[tuple[str, Any, int]]:
 
 
 def options(command: Any) -> list[Any]:
-    """Return what is written with dashes, but for --help."""
+    """Return the options of a command, except --help."""
     return [
         p
         for p in command.params
@@ -321,7 +321,7 @@ def options(command: Any) -> list[Any]:
 
 
 def arguments(command: Any) -> list[Any]:
-    """Return what is written without."""
+    """Return the positional arguments of a command."""
     return [p for p in command.params if p.param_type_name == "argument"]
 
 
@@ -363,7 +363,7 @@ def _metavar(parameter: Any) -> str:
 
 
 def _meaning(option: Any) -> tuple[str, str, str]:
-    """Return what an option means, what is allowed, and what is taken where it is not given."""
+    """Return the meaning of an option, the allowed values, and the default."""
     described = getattr(option, "described", None)
     if described is not None:
         unit = f" In units of {described.unit}." if described.unit else ""

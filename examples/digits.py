@@ -1,4 +1,4 @@
-"""Train one memory on scikit-learn's 8×8 digits; print what it learned and draw it.
+"""Train a memory on scikit-learn's 8×8 digits; print and plot the results.
 
 python examples/digits.py --out digits      # digits/digits.png and digits/digits.svg
 
@@ -25,13 +25,13 @@ SIDE = 8  # pixels along an edge, so N = 64
 SHAPE = dam.Shape(N=SIDE * SIDE, K=256, P=1600, B=100)
 ETA0, NOISE, EPOCHS, STEPS, SEED = 0.02, 0.8, 60, 100, 0
 
-# Okabe and Ito's colours (yellow left out, too pale on white), told apart by colour-blind readers too.
+# Okabe and Ito's palette for colour-blind readers, without yellow, which is too pale on white.
 COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#7F7F7F"]
 BLUE, VERMILLION, GREEN = COLOURS[0], COLOURS[1], COLOURS[2]
 
 
 class Digits(NamedTuple):
-    """Permuted digits: centred features, mean variance 1 over the training samples."""
+    """Digits in random order: centred features, mean variance 1 over the training samples."""
 
     train: np.ndarray
     heldout: np.ndarray
@@ -48,7 +48,7 @@ def load(rng: np.random.Generator) -> Digits:
     raw = load_digits()
     order = rng.permutation(len(raw.data))
     x, labels = raw.data[order].astype(np.float32), raw.target[order]
-    # Mean and scale come from the training samples alone: nothing of the held-out ones leaks in.
+    # Mean and scale come from the training samples alone, so nothing leaks from the held-out ones.
     mean = x[: SHAPE.P].mean(axis=0)
     scale = float(np.sqrt(np.mean((x[: SHAPE.P] - mean) ** 2)))
     x = (x - mean) / scale
@@ -56,7 +56,7 @@ def load(rng: np.random.Generator) -> Digits:
 
 
 def best_linear_mse(y: np.ndarray) -> float:
-    """Return the smallest MSE any linear denoiser reaches: the mean of λσ²/(λ + σ²) over directions."""
+    """Return the smallest MSE of any linear denoiser: the mean of λσ²/(λ + σ²) over directions."""
     variances = np.linalg.eigvalsh(np.cov(y.T, bias=True)).clip(0)
     return float(np.mean(variances * NOISE**2 / (variances + NOISE**2)))
 
@@ -89,7 +89,7 @@ def main(out: Path) -> None:
     errors = {name: float(np.mean((x - clean) ** 2)) for name, x in states.items()}
     for name, error in errors.items():
         print(f"  {name:<12} {error:.4f}")
-    # Training asked for one update: more of them go on downhill, towards a memory and away from the digit.
+    # The model is trained for one update: further updates go downhill to a memory, away from the digit.
     rise = np.max(np.diff(recall.energies, axis=1) / np.abs(recall.energies[:, 1:]))
     print(f"at rest: {int(recall.converged.sum())} of {len(clean)}; largest relative rise of E: {rise:.0e}")
 
@@ -160,7 +160,7 @@ def draw(
     ax.set(xlabel="epoch", ylabel="training MSE per pixel", xlim=(0, len(curve)), ylim=(0, 1.1))
     ax.set_title("It learns to denoise", loc="left", fontweight="bold")
 
-    # --- middle: what it does to digits it never saw, one picture of tiles with gaps ---
+    # --- middle: its effect on held-out digits, one picture of tiles with gaps ---
     ax = middle.subplots()
     gap, tile = 1, SIDE + 1
     tiles = np.full((len(rows) * tile - gap, len(labels) * tile - gap), np.nan)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from denseam._version import __version__
+from denseam import __version__
 from denseam.cli.options import Command
 from denseam.errors import InputError
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from denseam._version import __version__
+from denseam import __version__
 from denseam.rules.fields import Kind, Parameter, parameters
 from denseam.studies.description import AXES, REGIME, Description
 from denseam.training.quantities import QUANTITIES
