@@ -3,10 +3,10 @@ from . import data as data
 from . import testing as testing
 from . import theory as theory
 from ._version import __version__ as __version__
-from .analysis.coordinates import Check as Check
-from .analysis.coordinates import check as check
-from .analysis.coordinates import check_model as check_model
-from .analysis.coordinates import find_exponents as find_exponents
+from .analysis.coordinates.finder import find_exponents as find_exponents
+from .analysis.coordinates.judge import Check as Check
+from .analysis.coordinates.of_model import check_model as check_model
+from .analysis.coordinates.of_study import check as check
 from .analysis.transfer import Verdict as Verdict
 from .analysis.transfer import horizon as horizon
 from .analysis.transfer import verdict as verdict

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -36,15 +37,22 @@ def refuse(problems: Iterable[str]) -> None:
         raise InputError(*sentences)
 
 
+@contextlib.contextmanager
+def collecting(problems: list[str], prefix: str = "") -> Iterator[None]:
+    """Add the problems of an `InputError` raised inside to a list, instead of raising it."""
+    try:
+        yield
+    except InputError as error:
+        problems += [prefix + problem for problem in error.problems]
+
+
 def together(*makers: Callable[[], Any]) -> list[Any]:
     """Call each maker; return all results, or raise one `InputError` with every problem."""
     results: list[Any] = []
     problems: list[str] = []
     for make in makers:
-        try:
+        with collecting(problems):
             results.append(make())
-        except InputError as error:
-            problems += error.problems
     refuse(problems)
     return results
 

@@ -21,13 +21,13 @@ from denseam.errors import InputError
 from denseam.model.checkpoint import opened, write
 from denseam.model.lagrangians import registered
 from denseam.rules import MemoriesOnly, Proportional, Shape
-from denseam.studies.build import build
+from denseam.studies.runs import build
 from denseam.studies.study import Study
 from denseam.training.gradient import Columns
 from denseam.training.mesh import Placement, make_mesh, parse_mesh
 from denseam.training.places import named
 from denseam.training.progress import Progress
-from denseam.training.segments import advance
+from denseam.training.run import advance
 from denseam.workflow.memory import Memory
 from denseam.workflow.recipe import Recipe, read_recipe, write_found
 from denseam.workflow.target import train_target

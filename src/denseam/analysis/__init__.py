@@ -1,1 +1,1 @@
-"""What records say: intervals, the verdict on transfer, the coordinate check, predicted loss curves."""
+"""Judging records: intervals, the verdict on transfer, the coordinate check, predicted loss curves."""

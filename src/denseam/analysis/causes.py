@@ -1,4 +1,4 @@
-"""What a verdict or a check rests on, as data that programs can branch on; `sentences` puts it in words."""
+"""Causes of verdicts and checks, as data that programs can branch on; `sentences` puts them into words."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Side = Literal["low", "high"]
 
 
 class Cause(enum.Enum):
-    """Why a verdict is what it is, with the status that follows. The first that applies counts."""
+    """The cause of a verdict, with the status that follows from it. The first that applies counts."""
 
     RUNS_MISSING = "runs-missing", "INCONCLUSIVE"
     BASE_DIVERGED = "base-diverged", "INCONCLUSIVE"
@@ -31,10 +31,9 @@ class Cause(enum.Enum):
     status: Status
 
     def __new__(cls, value: str, status: Status) -> Cause:
-        """Make the value the word alone."""
+        """Make the word alone the value."""
         member = object.__new__(cls)
-        member._value_ = value
-        member.status = status
+        member._value_, member.status = value, status
         return member
 
 
@@ -52,16 +51,14 @@ class Action(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class Next:
-    """What to do next.
+    """What to do next, with its numbers.
 
     Attributes
     ----------
-    action
-        What to do.
     axis, side, value
         The axis whose grid is too short, the side to extend it to, and its last value there.
     scales, seeds
-        How many are needed at least.
+        The minimum numbers needed.
     """
 
     action: Action
@@ -105,7 +102,7 @@ class Flag:
 
 
 class CheckCause(enum.Enum):
-    """The likely cause of what a coordinate check shows."""
+    """The likely cause of the result of a coordinate check."""
 
     S1 = "s1"
     S2 = "s2"

@@ -1,7 +1,7 @@
-"""The losses of a study on its grid, and what can be read off: optimum, edge, regret, drift, collapse.
+"""The losses of a study on its grid, and their optimum, edge, regret, drift and collapse.
 
-Nothing is judged here. Logarithms of losses are taken to be linear in the coordinate between two points of
-the grid; the coordinate is log10 of the value, or the value itself where the grid holds zero.
+Nothing is judged here. Logarithms of losses are interpolated linearly between two points of the grid, in a
+coordinate that is log10 of the value, or the value itself if the grid contains zero.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Regrets = tuple[dict[int, float], dict[int, Interval | None]]
 
 @dataclasses.dataclass(frozen=True)
 class Optima:
-    """The optimum of each seed at one scale; whether at an end of the grid, or only a grid point."""
+    """The optimum of each seed at one scale, and whether it is at an end of the grid or only a grid point."""
 
     x: Array
     end: Side | None
@@ -38,14 +38,14 @@ class Optima:
 
 
 class Grid:
-    """Losses as an array scale × value × seed: infinite where a run diverged, NaN where there is none.
+    """Losses as an array scale × value × seed: infinite if a run diverged, NaN if it is missing.
 
     Attributes
     ----------
     x, doublings
         The coordinates of the values and of the scales.
     complete
-        Scale × seed: is there a run for every value of the axis?
+        Scale × seed: whether there is a run for every value of the axis.
     complete_losses
         For each scale the losses of its complete seeds, value × seed.
     """
@@ -97,12 +97,9 @@ class Grid:
 
     def edge_values(self) -> dict[int, float | None]:
         """Return scale → the largest value up to which no seed diverged; None if none ever did."""
-        edges: dict[int, float | None] = {}
-        for scale, L in zip(self.scales, self.complete_losses, strict=True):
-            diverged = np.isinf(L).any(axis=1)
-            first = int(np.argmax(diverged)) if diverged.any() else None
-            edges[scale] = None if first is None else 0.0 if first == 0 else float(self.values[first - 1])
-        return edges
+        below = [0.0, *map(float, self.values)]
+        diverged = [np.isinf(L).any(axis=1) for L in self.complete_losses]
+        return self.per_scale([below[int(np.argmax(d))] if d.any() else None for d in diverged])
 
     def by_seed(self, values: Sequence[Array]) -> Array:
         """Return values of the complete seeds of each scale as scale × seed, NaN for the other seeds."""
@@ -112,7 +109,7 @@ class Grid:
         return table
 
     def regrets(self, base: int, optima: Optima | None) -> Regrets:
-        """Return scale → what the optimum of the scale with index `base` costs there, with intervals.
+        """Return scale → the cost of the optimum of the scale with index `base`, with intervals.
 
         The loss at that value over the best loss of the scale, minus one, for every larger scale.
         """
@@ -127,7 +124,7 @@ class Grid:
     def drift(self, coordinates: Array, resolution: bool = False) -> tuple[float | None, Interval | None]:
         """Return the mean over seeds of the slope against doublings of the scale, with its interval.
 
-        With `resolution`, the interval also covers what a coordinate known only to a grid step leaves open.
+        With `resolution`, the interval includes the uncertainty of coordinates known only to a grid step.
         """
         present = ~np.isnan(coordinates)
         if resolution and np.all(coordinates[present] >= self.x[-1]):
@@ -144,13 +141,13 @@ class Grid:
             return mean, None
         half = (interval[1] - interval[0]) / 2
         if resolution and len(self.x) > 1:
-            # The deviation of a coordinate that may be anywhere in a step is step/√12.
+            # A coordinate that may be anywhere in a step has the standard deviation step/√12.
             step = float(np.max(np.diff(self.x)))
             half = math.hypot(half, slope_error(self.doublings, 1.96 * step / math.sqrt(12)))
         return mean, (mean - half, mean + half)
 
     def collapse(self, rows: Sequence[Row], x: float, curves: Curves | None) -> float | None:
-        """Return the mean |log-ratio| of the scales' curves to the largest's, over that between seeds."""
+        """Return the mean |log-ratio| of curves to those of the largest scale, over that between seeds."""
         if len(self.scales) < 2 or len(self.seeds) < 2:
             return None
         nearest = int(np.argmin(np.abs(self.x - x)))
@@ -159,12 +156,12 @@ class Grid:
         if not present.any(axis=1).all() or present[0].sum() < 2 or not np.isfinite(losses[present]).all():
             return None
         if curves is not None:
-            held: Mapping[str, Sequence[float]] = curves(keys[present].tolist())
+            loss: Mapping[str, Sequence[float]] = curves(keys[present].tolist())
         elif "loss" in rows[0]:
-            held = {row["key"]: row["loss"] for row in rows}
+            loss = {row["key"]: row["loss"] for row in rows}
         else:
             return None
-        return _collapse([{seed: np.log(held[k]) for seed, k in enumerate(scale) if k} for scale in keys])
+        return _collapse([{seed: np.log(loss[k]) for seed, k in enumerate(scale) if k} for scale in keys])
 
     def _interpolated(self, L: Array, x: float) -> Array:
         """Return each seed's loss at x; infinite if a bracketing point diverged in any seed."""
@@ -195,9 +192,9 @@ def _optima(x: Array, L: Array) -> Optima | None:
 
 
 def _minimum(x: Array, logs: Array) -> tuple[float, bool]:
-    """Return where a parabola through the best three points is smallest, and whether one is missing.
+    """Return the minimum of a parabola through the best three points, and whether one of them diverged.
 
-    At an end of the grid, or where a neighbour diverged, that is the best point itself.
+    At an end of the grid, or if a neighbour diverged, the minimum is the best point itself.
     """
     i = int(np.argmin(logs))
     around = logs[max(i - 1, 0) : i + 2]
@@ -210,7 +207,7 @@ def _minimum(x: Array, logs: Array) -> tuple[float, bool]:
 
 
 def _collapse(logs: Sequence[Mapping[int, Array]]) -> float | None:
-    """Return how far curves of scales differ over how far those of seeds do; logs: scale → seed → curve."""
+    """Return the difference of curves between scales over that between seeds; logs: scale → seed → curve."""
     curves = [curve for scale in logs for curve in scale.values()]
     if len({len(curve) for curve in curves}) > 1 or not all(np.isfinite(curve).all() for curve in curves):
         return None
@@ -219,8 +216,6 @@ def _collapse(logs: Sequence[Mapping[int, Array]]) -> float | None:
     if not apart:
         return None
     smallest = list(logs[0].values())
-    between_scales = float(np.mean(apart))
-    between_seeds = float(
-        np.mean([np.mean(np.abs(a - b)) for i, a in enumerate(smallest) for b in smallest[:i]])
-    )
-    return between_scales / between_seeds if between_seeds > 0 else None
+    seeds_apart = [np.mean(np.abs(a - b)) for i, a in enumerate(smallest) for b in smallest[:i]]
+    between_seeds = float(np.mean(seeds_apart))
+    return float(np.mean(apart)) / between_seeds if between_seeds > 0 else None

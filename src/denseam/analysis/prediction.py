@@ -1,9 +1,9 @@
-"""The loss curve that small models let expect of a large one.
+"""The loss curve that small models predict for a large one.
 
-Curves of several sizes at one η0 hardly differ once each is divided by the loss of predicting zero. What
-difference there is goes on: in every epoch the logarithm of that ratio is taken to be linear in the
-logarithm of the size, and continued to the target. The range around it allows for how far seeds differ
-and for half of what the continuation adds.
+Curves of several sizes at one η0 hardly differ once each is divided by the loss of predicting zero. The
+remaining difference is extrapolated: in every epoch the logarithm of that ratio is taken to be linear in the
+logarithm of the size. The range around the prediction allows for the differences between seeds and for half
+of the extrapolated change.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from jaxtyping import Float
 from denseam.analysis.statistics import slope
 from denseam.studies.records import Row
 
-#: Never call a loss surprising that is within this factor of what was expected.
+#: A loss within this share of the prediction is never a surprise.
 LEAST = 0.05
-#: So many standard deviations of a seed's curve count as noise.
+#: The number of standard deviations of a seed's curve that count as noise.
 DEVIATIONS = 3.0
-#: A loss has left the curve when it was outside for so many epochs in a row.
+#: A loss has left the range when it was outside for this many epochs in a row.
 PATIENCE = 2
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Expected:
-    """What is expected after each epoch, as a share of the loss of predicting zero."""
+    """The predicted loss after each epoch with its range, as shares of the loss of predicting zero."""
 
     low: Float[np.ndarray, " epochs"]
     middle: Float[np.ndarray, " epochs"]
     high: Float[np.ndarray, " epochs"]
 
     def leaves(self, losses: Sequence[float], zero: float) -> str:
-        """Return 'above', 'below' or '': where the last epochs lie, given the loss of predicting zero."""
+        """Return 'above' or 'below' if the last losses are out of range, else ''; `zero` is the unit."""
         n = len(losses)
         if n < PATIENCE:
             return "above" if n and not math.isfinite(losses[-1]) else ""
@@ -57,7 +57,7 @@ class Expected:
 
 
 def expected_curve(rows: Sequence[Row], eta0: float, target: int) -> Expected | None:
-    """Return the curve to expect at a target; None if the runs do not say.
+    """Return the predicted curve of a target; None if the runs do not determine it.
 
     Parameters
     ----------
@@ -74,28 +74,30 @@ def expected_curve(rows: Sequence[Row], eta0: float, target: int) -> Expected | 
     below = [v for v in grid if v <= eta0 * (1 + 1e-9)]
     if not above or not below or len(scales) < 2:
         return None
-    low, high = below[-1], above[0]
-    weight = 0.0 if high == low else math.log(eta0 / low) / math.log(high / low)
-
-    curves = {}
-    for row in rows:
-        if row["eta0"] in (low, high):
-            with np.errstate(divide="ignore", invalid="ignore"):
-                curves[row["scale"], row["seed"], row["eta0"]] = np.log(row["loss"]) - math.log(
-                    row["zero_mse"]
-                )
-    seeds = [s for s in sorted({r["seed"] for r in rows})
-             if all((scale, s, v) in curves for scale in scales for v in (low, high))]  # fmt: skip
-    if not seeds:
-        return None
-    logs = np.array(
-        [[(1 - weight) * curves[n, s, low] + weight * curves[n, s, high] for s in seeds] for n in scales]
-    )
-    if not np.isfinite(logs).all():
+    logs = _log_curves(rows, scales, eta0, below[-1], above[0])
+    if logs.shape[1] == 0 or not np.isfinite(logs).all():
         return None
     means = logs.mean(axis=1)
     ahead = slope(np.log(scales), means) * math.log(target / scales[-1])
     middle = means[-1] + ahead
-    noise = logs.std(axis=1, ddof=1).mean(axis=0) if len(seeds) > 1 else np.zeros_like(middle)
+    noise = logs.std(axis=1, ddof=1).mean(axis=0) if logs.shape[1] > 1 else np.zeros_like(middle)
     room = np.maximum(DEVIATIONS * noise + 0.5 * np.abs(ahead), math.log1p(LEAST))
     return Expected(np.exp(middle - room), np.exp(middle), np.exp(middle + room))
+
+
+def _log_curves(
+    rows: Sequence[Row], scales: Sequence[int], eta0: float, low: float, high: float
+) -> Float[np.ndarray, "scales seeds epochs"]:
+    """Return log(loss / loss of predicting zero) of the complete seeds, interpolated in the learning rate."""
+    curves = {}
+    with np.errstate(divide="ignore", invalid="ignore"):
+        for row in rows:
+            if row["eta0"] in (low, high):
+                curve = np.log(row["loss"]) - math.log(row["zero_mse"])
+                curves[row["scale"], row["seed"], row["eta0"]] = curve
+    seeds = sorted({row["seed"] for row in rows})
+    complete = [s for s in seeds if all((n, s, v) in curves for n in scales for v in (low, high))]
+    weight = 0.0 if high == low else math.log(eta0 / low) / math.log(high / low)
+    return np.array(
+        [[(1 - weight) * curves[n, s, low] + weight * curves[n, s, high] for s in complete] for n in scales]
+    )

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from denseam.analysis.verdicts import Verdict
 
 REASONS = {
-    Cause.RUNS_MISSING: "{missing} of {runs} runs are missing, so that no seed is complete.",
+    Cause.RUNS_MISSING: "{missing} of {runs} runs are missing, so no seed is complete.",
     Cause.BASE_DIVERGED: "At {letter} = {smallest} every run diverged.",
     Cause.DIVERGES: "With {here}, training diverges at {letter} = {scale}.",
     Cause.EDGE_FALLS: "With {here}, training will diverge before {letter} = {target}: the edge of stability "
@@ -58,13 +58,14 @@ CHECK_REASONS = {
     CheckCause.LEARNING_RATE: "learning rate: Z and F keep their size, but what a step changes in Z goes "
     "{power}; multiply eta_W by {inverse}",
     CheckCause.UNKNOWN: "{name}: at step {step} it {goes} and should {wanted}; no known cause fits",
-    CheckCause.RUNS_GONE: "learning rate: at step {step} runs are gone at the smallest scale too; lower eta0",
+    CheckCause.RUNS_GONE: "learning rate: by step {step} runs have diverged at the smallest scale too; lower "
+    "eta0",
     CheckCause.NOISE: "noise: the interval of {name} at step {step} is too wide; run more seeds",
 }
 
 
 def reason(v: Verdict) -> str:
-    """Say why a verdict is what it is."""
+    """State the cause of a verdict."""
     smallest = min(v.optimum)
     words = dict(v.evidence) | {
         "letter": v.scale_letter,
@@ -82,7 +83,7 @@ def reason(v: Verdict) -> str:
 
 
 def next_step(step: Next | None) -> str:
-    """Say what to do next; '' if there is nothing."""
+    """State what to do next; '' if there is nothing."""
     if step is None:
         return ""
     beyond = "below" if step.side == "low" else "above"
@@ -90,7 +91,7 @@ def next_step(step: Next | None) -> str:
 
 
 def flag(v: Verdict, note: Flag) -> str:
-    """Say what to keep in mind."""
+    """State what to keep in mind."""
     values = ", ".join(f"{axis} = {value:.3g}" for axis, value in note.numbers.items())
     counts = ", ".join(f"{scale} ({n})" for scale, n in note.numbers.items())
     words = {"values": values, "counts": counts, "letter": v.scale_letter, "seeds": v.seeds}
@@ -98,7 +99,7 @@ def flag(v: Verdict, note: Flag) -> str:
 
 
 def check_reason(check: Check) -> str:
-    """Say what the likely cause of a failed check is and what to do about it; '' if there is none."""
+    """State the likely cause of a failed check and the remedy; '' if there is none."""
     if check.cause is None:
         return ""
     if (culprit := check.culprit) is None:
@@ -107,7 +108,7 @@ def check_reason(check: Check) -> str:
     return CHECK_REASONS[check.cause].format(
         name=culprit.name,
         step=culprit.step,
-        power="beyond all bounds" if slope is None else f"as {n}^{slope:.2f}",
+        power="to infinity" if slope is None else f"as {n}^{slope:.2f}",
         inverse=f"{n}^{-(slope or 0.0):+.2f}",
         goes="is not finite at some scale" if slope is None else f"goes as {n}^{slope:.2f}",
         wanted="keep its size" if not expected else f"go as {n}^{expected:g}",
@@ -115,7 +116,7 @@ def check_reason(check: Check) -> str:
 
 
 def percent(value: float) -> str:
-    """Return a share in per cent."""
+    """Return a share as a percentage."""
     return f"{100 * value:.1f} %"
 
 
@@ -142,5 +143,5 @@ def _drift(v: Verdict) -> str:
 
 
 def _few(v: Verdict) -> str:
-    """Return how many scales or seeds there are, of which there are too few."""
+    """Return the numbers of scales and seeds of which there are too few."""
     return " and ".join(f"{v.evidence[noun]} {noun}" for noun in ("scales", "seeds") if noun in v.evidence)

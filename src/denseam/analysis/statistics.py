@@ -1,4 +1,4 @@
-"""A mean over seeds and how sure it is; the slope of a line."""
+"""A mean over seeds with its interval, and the slope of a line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Interval = tuple[float, float]
 
 
 def mean_interval(values: np.ndarray[Any, Any]) -> tuple[float, Interval | None]:
-    """Return the mean and its 95 % t-interval; None instead of one for a single value."""
+    """Return the mean and its 95 % t-interval, which is None for a single value."""
     n, mean = len(values), float(np.mean(values))
     if n < 2:
         return mean, None
@@ -28,7 +28,7 @@ def slope(x: ArrayLike, y: ArrayLike) -> Any:
 
 
 def slope_error(x: ArrayLike, error: float) -> float:
-    """Return the error of a least-squares slope whose every point has this error."""
+    """Return the error of a least-squares slope if every point has this error."""
     dx = _centred(x)
     return error / math.sqrt(float(dx @ dx))
 

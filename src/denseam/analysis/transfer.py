@@ -2,21 +2,21 @@
 
 For each scale and seed the *optimum* is where the loss is smallest (a parabola in the logarithms
 through the three points around it), the *edge* the largest value up to which nothing diverged. The
-*regret* of a scale is what the smallest scale's optimum costs there: loss at that value over the best
-loss there, minus one. `grid` computes them; here they are judged.
+*regret* of a scale is the cost of the smallest scale's optimum there: the loss at that value over the best
+loss, minus one. `grid` computes them; here they are judged.
 
 =============  ==================================================================================
 FAILS          a run diverges at the transferred value; or the regret is surely above 10 %; or the
                best loss, over that of predicting zero, rises by more than 10 % with scale; or the edge
                falls below the transferred value before the target
-INCONCLUSIVE   nothing can be said yet: an optimum at the end of the grid, fewer than 3 seeds or 3
+INCONCLUSIVE   the data do not suffice: an optimum at the end of the grid, fewer than 3 seeds or 3
                scales, nothing learned, or too much noise between seeds
 TRANSFERS      the regret is surely at most 2 % at every scale
 DRIFTS         anything between; the drift says how fast
 =============  ==================================================================================
 
-'Surely' means that the 95 % t-interval over seeds says so. A scale may have fewer seeds than the others,
-as the largest often has; its regret is then as uncertain as the most uncertain of the others.
+'Surely' means by the 95 % t-interval over seeds. A scale may have fewer seeds than the others, as the
+largest often has; its regret is then as uncertain as the most uncertain of the others.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from denseam.studies.records import Records, Row, epochs_of
 
 __all__ = ["COLUMNS", "Verdict", "exit_code", "hold_others", "horizon", "verdict"]
 
-#: A regret up to the first is good, above the second bad; so is a rise of the best loss above the third. A
+#: A regret up to the first is good, above the second bad; a rise of the best loss above the third is bad. A
 #: best loss above the fourth, as a share of that of predicting zero, means that nothing was learned.
 REGRET_GOOD, REGRET_BAD, RISE_BAD, LEARNED = 0.02, 0.10, 0.10, 0.9
-#: The fewest scales, and the fewest seeds of a scale, that say something.
+#: The minimum number of scales, and of seeds at a scale.
 FEWEST = 3
 
 #: The columns a verdict needs, besides the curves.
@@ -67,9 +67,9 @@ def verdict(
         The hyperparameter that should stay put; by default the one that was swept, eta0 if several
         were. Other swept axes are held at their best values at the smallest scale.
     target
-        The scale it will be used at: an edge that will have fallen below the optimum by then fails.
+        The scale it will be used at: the verdict fails if the edge will have fallen below the optimum there.
     curves
-        Gives the loss curves of keys, where the records do not hold them.
+        Keys → their loss curves, if the records do not hold them.
     epoch
         Judge by the loss of this epoch (from 1) instead of the last one; needs the curves.
     """
@@ -102,12 +102,7 @@ def horizon(
 
 
 def hold_others(rows: list[Row], axis: str) -> tuple[list[Row], dict[str, float]]:
-    """Keep the runs in which the other swept axes have their best values at the smallest scale.
-
-    Returns
-    -------
-    The runs, and axis → the value it is held at.
-    """
+    """Return the runs with the other swept axes at their best at the smallest scale, and these values."""
     others = [a for a in AXES if a != axis and len({row[a] for row in rows}) > 1]
     if not others:
         return rows, {}
@@ -127,7 +122,7 @@ def hold_others(rows: list[Row], axis: str) -> tuple[list[Row], dict[str, float]
 
 @dataclasses.dataclass(frozen=True)
 class _Case:
-    """What the rules look at.
+    """The input of the rules.
 
     Attributes
     ----------
@@ -225,7 +220,7 @@ def _measured(
 def _regrets(grid: Grid, base: int, optima: Sequence[Optima | None]) -> Regrets:
     regret, intervals = grid.regrets(base, optima[base])
     counts = grid.per_scale(grid.counts)
-    # Too few seeds say nothing of their spread: as much as the widest of the others.
+    # Too few seeds do not show their spread: take the widest interval of the others.
     halves = [(i[1] - i[0]) / 2 for s, i in intervals.items() if i and counts[s] >= FEWEST]
     for scale, mean in regret.items():
         if counts[scale] < FEWEST and halves and math.isfinite(mean):
@@ -234,7 +229,7 @@ def _regrets(grid: Grid, base: int, optima: Sequence[Optima | None]) -> Regrets:
 
 
 def _shares_of_zero(grid: Grid, rows: Sequence[Row]) -> list[float]:
-    # Data may have another variance at another size; what counts is how much of it is left.
+    # Data may have another variance at another size; what counts is the share of it that is left.
     zeros = [float(np.mean([row["zero_mse"] for row in rows if row["scale"] == s])) for s in grid.scales]
     return [best / zero for best, zero in zip(grid.best(), zeros, strict=True)]
 
@@ -331,8 +326,8 @@ def _holds(case: _Case) -> _Decision | None:
 
 
 def _optimum_moves(case: _Case) -> _Decision | None:
-    surely = _excludes_zero(case.measured.drift_ci)
-    moves = surely or max(case.measured.regret.values()) > REGRET_GOOD
+    measured = case.measured
+    moves = _excludes_zero(measured.drift_ci) or max(measured.regret.values()) > REGRET_GOOD
     return _Decision(Cause.OPTIMUM_MOVES) if moves else None
 
 

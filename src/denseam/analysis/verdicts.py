@@ -1,4 +1,4 @@
-"""The verdict: what was measured of a study, and what follows from it."""
+"""The verdict: the numbers of a study along one axis, and their cause."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Measured:
     regret
         Per scale, of the smallest scale's optimum; with 95 % intervals.
     base
-        The smallest scale from which the optimum transfers to all larger ones, if there is one.
+        The smallest scale whose optimum transfers to all larger ones, if there is one.
     collapse
-        How far the loss curves of the scales differ, in units of how far seeds differ (1 = as seeds).
+        How far the loss curves of the scales differ, in units of the difference between seeds.
     """
 
     optimum: dict[int, float | None]
@@ -53,20 +53,20 @@ class Measured:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Verdict(Measured):
-    """What the records of one study say about one axis; its numbers are those of `Measured`.
+    """The verdict on one axis of one study; its numbers are those of `Measured`.
 
     Attributes
     ----------
     cause
-        Why; the status follows from it.
+        The cause; the status follows from it.
     evidence
-        The numbers behind the cause that stand nowhere else, by name.
+        Numbers behind the cause that no other field has, by name.
     next
-        What to do next, if there is anything.
+        What to do next, if anything.
     notes
         What to keep in mind.
     seeds
-        The most that a scale has, of those with every value of the axis.
+        The largest number of seeds of a scale, counting those with a run for every value of the axis.
     """
 
     name: str
@@ -100,6 +100,7 @@ class Verdict(Measured):
 
     def to_json(self) -> dict[str, Any]:
         """Return a plain document, with null where a number is infinite or missing."""
+        names = ("drift_ci", "edge", "edge_drift", "edge_drift_ci", "regret", "regret_ci", "max_regret")
         return {
             "name": self.name,
             "axis": self.axis,
@@ -107,18 +108,9 @@ class Verdict(Measured):
             "cause": self.cause.value,
             f"optimum_{self.axis}": _plain(self.optimum),
             "drift_decades_per_doubling": _plain(self.drift),
-            "drift_ci": _plain(self.drift_ci),
-            "edge": _plain(self.edge),
-            "edge_drift": _plain(self.edge_drift),
-            "edge_drift_ci": _plain(self.edge_drift_ci),
-            "regret": _plain(self.regret),
-            "regret_ci": _plain(self.regret_ci),
-            "max_regret": _plain(self.max_regret),
+            **{name: _plain(getattr(self, name)) for name in names},
             "diverged": any(math.isinf(r) for r in self.regret.values()),
-            "best_loss": _plain(self.best_loss),
-            "base": self.base,
-            "collapse": _plain(self.collapse),
-            "seeds": self.seeds,
+            **{name: _plain(getattr(self, name)) for name in ("best_loss", "base", "collapse", "seeds")},
             "reason": self.reason,
             "next": self.next_step or None,
             "flags": list(self.flags),

@@ -166,7 +166,8 @@ def check(
 
     With a FOLDER, the probes of its runs are judged instead.
     """
-    from denseam.analysis.coordinates import check_records, check_study, checked_study, propose
+    from denseam.analysis.coordinates.finder import propose
+    from denseam.analysis.coordinates.of_study import check_records, check_study, checked_study
 
     if folder is not None:
         if find or given:
@@ -217,7 +218,7 @@ def _worst(checks: list[Any]) -> str:
 @click.option("--out", show_default="standard output, for CSV", help="File to write.")
 def export(folder: str, format_: str, probes: bool, out: str | None) -> int:
     """Write all runs of a FOLDER as one table, one row per run."""
-    from denseam.studies.schema import COLUMNS
+    from denseam.studies.records import COLUMNS
     from denseam.studies.store import Store, write_csv, write_parquet, write_probes_csv
 
     if format_ not in ("csv", "parquet"):

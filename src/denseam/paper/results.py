@@ -16,8 +16,7 @@ from denseam.errors import InputError
 from denseam.paper.examples import Examples
 from denseam.paper.settings import Setting
 from denseam.paper.sizes import Size
-from denseam.studies.records import Records, Row, epochs_of, thin
-from denseam.studies.schema import PROBE_COLUMNS
+from denseam.studies.records import PROBE_COLUMNS, Records, Row, epochs_of, thin
 
 Array = Float[np.ndarray, "..."]
 

@@ -13,7 +13,7 @@ from typing import Any
 from denseam.report.wording import duration
 from denseam.rules import Shape
 from denseam.rules.cost import step_operations
-from denseam.studies.outcome import Outcome
+from denseam.studies.runs import Outcome
 from denseam.studies.study import RunSpec, Study
 from denseam.training.progress import Progress
 

@@ -11,8 +11,7 @@ import numpy as np
 
 from denseam.analysis.transfer import Verdict, hold_others, verdict
 from denseam.report.command import sweep_command
-from denseam.studies.records import Records, Row, epochs_of
-from denseam.studies.schema import COLUMNS, PROBE_COLUMNS
+from denseam.studies.records import COLUMNS, PROBE_COLUMNS, Records, Row, epochs_of
 from denseam.training.quantities import QUANTITIES
 
 #: Epochs of a loss curve, stops of the horizon slider, numbers of all curves of a page, and runs drawn.

@@ -1,1 +1,1 @@
-"""What is trained, and what is kept of it: descriptions of studies, engine, records, executors."""
+"""Studies: their description, the engine that trains them, their records, and executors."""

@@ -24,6 +24,12 @@ _BELONGS = {
     ),
 }
 
+#: Field → the pattern of its text, and an example.
+_FORMATS = {
+    "time": (r"(\d+-)?\d+(:\d\d){0,2}", "02:00:00"),
+    "memory": (r"\d+(\.\d+)? *[KMGT]i?B?", "8GB"),
+}
+
 
 def _field(kind: Kind, help: str, default: Any = None, **facts: Any) -> Any:
     return parameter(Part.EXECUTOR, kind, help, default, **facts)
@@ -31,22 +37,9 @@ def _field(kind: Kind, help: str, default: Any = None, **facts: Any) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class Cluster:
-    """Where a study runs.
+    """Where a study runs; 'local' is this process.
 
-    Parameters
-    ----------
-    kind
-        'local' (this process), 'dask' or 'slurm'.
-    address
-        Of a Dask scheduler, as in ``tcp://host:8786``; without it Dask runs on this machine.
-    workers
-        How many: threads of this process, processes of Dask, or jobs of Slurm.
-    gpus
-        GPUs of each worker: 0 or 1.
-    partition, account, time, memory, cores
-        What a job of Slurm asks for; unset ones as dask-jobqueue is configured.
-    directives, prologue
-        More ``#SBATCH`` lines, and shell commands to run before the worker starts.
+    What a Slurm job should have and is not set here comes from the configuration of dask-jobqueue.
     """
 
     kind: str = _field(Kind.CHOICE, "local, dask or slurm.", "local", choices=KINDS, document="executor")
@@ -71,7 +64,7 @@ class Cluster:
     prologue: tuple[str, ...] = _field(Kind.OBJECT, "Shell commands before the worker (study file).", ())
 
     def __post_init__(self) -> None:
-        """Check everything and say all that is wrong at once."""
+        """Check everything; report all problems at once."""
         _, problems = read_fields(self)
         if self.kind not in KINDS:
             raise InputError(*problems)
@@ -81,11 +74,8 @@ class Cluster:
             if getattr(self, name) and self.kind not in kinds
         ]
         if self.address and (self.workers or self.gpus):
-            problems.append("workers and gpus are up to the cluster at the address; leave them out")
-        for name, pattern, example in (
-            ("time", r"(\d+-)?\d+(:\d\d){0,2}", "02:00:00"),
-            ("memory", r"\d+(\.\d+)? *[KMGT]i?B?", "8GB"),
-        ):
+            problems.append("workers and gpus are set by the cluster at the address; leave them out")
+        for name, (pattern, example) in _FORMATS.items():
             value = getattr(self, name)
             if value is not None and not re.fullmatch(pattern, str(value)):
                 problems.append(f"{name} must be as in {example}, got {value!r}")
@@ -96,11 +86,11 @@ class Cluster:
         refuse(problems)
 
 
-def cluster_from(path: str | Path | None, given: Mapping[str, Any]) -> Cluster:
-    """Return what the table ``[executor]`` of a study file says; options that are given override it."""
+def cluster_from(path: str | Path | None, options: Mapping[str, Any]) -> Cluster:
+    """Read the table ``[executor]`` of a study file; options that are given override it."""
     table: Any = {}
     if path is not None:
-        # What is wrong with the file as a whole is reported by `documents.from_file`.
+        # Problems of the file as a whole are reported by `documents.from_file`.
         with contextlib.suppress(OSError, ValueError):
             table = tomllib.loads(Path(path).read_text(encoding="utf-8")).get("executor", {})
     if not isinstance(table, dict):
@@ -112,7 +102,7 @@ def cluster_from(path: str | Path | None, given: Mapping[str, Any]) -> Cluster:
         if key not in known
     )
     fields = {p.document: name for name, p in parameters(Cluster).items()}
-    overrides = {fields.get(key, key): value for key, value in given.items() if value is not None}
+    overrides = {fields.get(key, key): value for key, value in options.items() if value is not None}
     if "kind" in overrides and overrides["kind"] != table.get("kind", "local"):
-        table = {}  # what was written for one kind says nothing of another
+        table = {}  # it was written for another kind
     return Cluster(**{**table, **overrides})

@@ -1,7 +1,7 @@
 """Executors of a cluster: Dask by the address of its scheduler, on this machine, or as jobs of Slurm.
 
 A worker has one core or one GPU and trains one shard at a time (a Dask worker with several threads: one
-for each). All of them need the versions of the driver and must see the folder of the results.
+per thread). All workers need the versions of the driver and must see the folder of results.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from denseam.studies.shards import describe
 from denseam.training.devices import cores
 from denseam.training.progress import Progress, told
 
-#: Seconds to wait for a scheduler, and for the first worker of one that is there.
+#: Seconds to wait for a scheduler, and then for its first worker.
 REACH, FIRST_WORKER = 6.0, 60.0
-#: A shard is set aside when so many workers have died of it.
+#: A shard is set aside after this many workers have died of it.
 DEATHS = 3
-#: What a job of Slurm gets if neither the options nor the configuration of dask-jobqueue say otherwise.
+#: What a Slurm job gets if neither the options nor the configuration of dask-jobqueue set it.
 CORES, MEMORY = 1, "4GB"
 
 
@@ -37,7 +37,7 @@ class DaskExecutor(Limited):
     """The workers of a Dask cluster, one shard for each of their threads.
 
     Dask blames the death of a worker on every task that it held. So no worker is given more shards than it
-    can train at once, and none is blamed that only waited.
+    can train at once, and no shard is blamed that only waited.
     """
 
     def __init__(self, client: Any, progress: Progress) -> None:
@@ -54,38 +54,33 @@ class DaskExecutor(Limited):
             return ""
 
     def submit(self, fn: Any, /, *arguments: Any, **options: Any) -> Future[Any]:
-        """Send a call out."""
-        self._check()
-        try:
+        """Submit a call."""
+        with self._reaching_the_scheduler():
             future: Future[Any] = self._executor.submit(fn, *arguments, **options)
-        except Exception as error:
-            raise self._lost() from error
         return future
 
     def room(self) -> int:
-        """Return the threads of all workers; say so if there have been none for a while."""
-        self._check()
-        try:
+        """Return the number of threads of all workers; report if there have been none for a while."""
+        with self._reaching_the_scheduler():
             threads = int(sum(self._client.nthreads().values()))
-        except Exception as error:
-            raise self._lost() from error
         if threads:
             self._alone = 0.0
         elif not self._alone:
             self._alone = time.monotonic() + 15
         elif 0 < self._alone < time.monotonic():
             self._alone = -1.0
-            self._progress.message(
-                "no worker is left; waiting for one (Ctrl-C stops, what is written is kept)"
-            )
+            self._progress.message("no worker is left; waiting for one (Ctrl-C stops and keeps the results)")
         return threads
 
-    def _check(self) -> None:
-        if self._client.status != "running":
-            raise self._lost()
-
-    def _lost(self) -> ExecutorLost:
-        return ExecutorLost("the scheduler is gone")
+    @contextlib.contextmanager
+    def _reaching_the_scheduler(self) -> Iterator[None]:
+        """Turn every failure to reach the scheduler into one error."""
+        try:
+            if self._client.status != "running":
+                raise ConnectionError(self._client.status)
+            yield
+        except Exception as error:
+            raise ExecutorLost("the scheduler is gone") from error
 
 
 @contextlib.contextmanager
@@ -96,7 +91,7 @@ def connect(
     progress: Progress | None = None,
     say: Callable[[str], None] | None = None,
 ) -> Iterator[DaskExecutor | None]:
-    """Give an executor for `denseam.sweep`, or None for this process; close it at the end.
+    """Yield an executor for `denseam.sweep`, or None for this process; close it at the end.
 
     Parameters
     ----------
@@ -105,9 +100,9 @@ def connect(
     folder
         Where the results go; every worker must see it.
     progress
-        Told what people should know, such as the address of the dashboard.
+        Receives messages for people, such as the address of the dashboard.
     say
-        Instead of `progress`: called with each such line.
+        Instead of `progress`: called with each such message.
     """
     progress = told(progress, say)
     if cluster.kind == "local":
@@ -115,17 +110,17 @@ def connect(
         return
     dask = _load("dask")
     with _silence(), contextlib.ExitStack() as stack:
-        # Dask counts the deaths that it allows, so that one more is too many.
+        # Dask's number is the deaths it allows: one more is too many.
         stack.enter_context(dask.config.set({"distributed.scheduler.allowed-failures": DEATHS - 1}))
         target: Any = cluster.address
         if target is None:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # another dashboard may have the usual port
+                warnings.simplefilter("ignore")  # another dashboard may use the default port
                 target = stack.enter_context(slurm(cluster) if cluster.kind == "slurm" else _here(cluster))
         if cluster.kind == "slurm":
             check_jobs(target.job_script())
             jobs = cluster.workers or 1
-            target.adapt(minimum_jobs=jobs, maximum_jobs=jobs)  # one that ends is replaced
+            target.adapt(minimum_jobs=jobs, maximum_jobs=jobs)  # a job that ends is replaced
         client = stack.enter_context(_client(target))
         if cluster.address is not None:
             try:
@@ -141,7 +136,7 @@ def connect(
 
 
 def check_workers(client: Any, folder: str | os.PathLike[str]) -> None:
-    """Refuse workers with other versions than the driver's, and those that do not see the folder."""
+    """Refuse workers whose versions differ from the driver's or that do not see the folder."""
     with token(folder) as sign:
         answers = client.run(describe, sign, on_error="return")
     for name, answer in answers.items():
@@ -152,7 +147,7 @@ def check_workers(client: Any, folder: str | os.PathLike[str]) -> None:
 
 
 def slurm(cluster: Cluster) -> Any:
-    """Return a cluster of Slurm jobs: one worker in each, with one GPU if asked."""
+    """Return a cluster of Slurm jobs: one worker in each, with one GPU if requested."""
     dask, jobqueue = _load("dask"), _load("dask_jobqueue")
 
     def configured(name: str, default: Any) -> Any:
@@ -179,17 +174,16 @@ def slurm(cluster: Cluster) -> Any:
 
 
 def check_jobs(script: str) -> None:
-    """Have Slurm look at a job script without running it; say why it would not take it."""
+    """Have Slurm check a job script without running it; report why it would be refused."""
     with tempfile.NamedTemporaryFile("w", suffix=".sh") as file:
         file.write(script)
         file.flush()
         try:
-            command = ["sbatch", "--test-only", file.name]
-            found = subprocess.run(command, capture_output=True, text=True)
+            test = subprocess.run(["sbatch", "--test-only", file.name], capture_output=True, text=True)
         except FileNotFoundError:
             raise InputError("executor 'slurm': there is no sbatch on this machine") from None
-    if found.returncode:
-        raise InputError(f"executor 'slurm': {' '.join(found.stderr.split()) or 'sbatch refuses the job'}")
+    if test.returncode:
+        raise InputError(f"executor 'slurm': {' '.join(test.stderr.split()) or 'sbatch refuses the job'}")
 
 
 def _here(cluster: Cluster) -> Any:
@@ -248,9 +242,9 @@ def _wait_for_a_worker(client: Any, cluster: Cluster, progress: Progress) -> Non
 
 @contextlib.contextmanager
 def _silence() -> Iterator[None]:
-    """Keep Dask's own messages off standard error: what matters of them is said in one line here."""
+    """Keep Dask's own messages off standard error: those that matter are reported in one line here."""
     names = ("distributed", "distributed.client", "dask_jobqueue", "tornado.application", "asyncio")
-    _load("distributed")  # sets levels of its own when it is first imported
+    _load("distributed")  # sets its own levels when it is first imported
     before = {name: logging.getLogger(name).level for name in names}
     for name in names:
         logging.getLogger(name).setLevel(logging.CRITICAL)

@@ -1,9 +1,9 @@
 """The one description: every field of a study with its default, bounds, unit and help.
 
 Command-line options, TOML and JSON keys, record columns, run keys, figure panels and the reference page are
-made from these fields (`denseam.studies.documents`, `denseam.studies.schema`, `denseam.cli.options`). To add
-a hyperparameter that can be swept, add a field to `Hyperparameters`; to add a setting that all runs of a
-study share, add a field to `Description`. What the new field does to training goes into `studies/build.py`.
+derived from these fields (`denseam.studies.documents`, `denseam.studies.records`, `denseam.cli.options`). To
+add a hyperparameter that can be swept, add a field to `Hyperparameters`; to add a setting that all runs of a
+study share, add a field to `Description`. What it does to training goes into `studies/runs.py`.
 
 Plain data: no array framework is imported here.
 """
@@ -23,10 +23,11 @@ Precision = Literal["float32", "tf32", "bf16", "float64"]
 PRECISIONS: tuple[Precision, ...] = ("float32", "tf32", "bf16", "float64")
 
 _ALWAYS, _NEVER = InKey.ALWAYS, InKey.NEVER
+_SGD, _ADAM = ("optimizer", "sgd"), ("optimizer", "adam")
 
 
 def described_elsewhere() -> Any:
-    """Return a required field whose description is that of a hyperparameter."""
+    """Return a required field that `Hyperparameters` describes."""
     return dataclasses.field()
 
 
@@ -37,7 +38,7 @@ def _axis(part: Part, help: str, default: Any = dataclasses.MISSING, **facts: An
 
 @dataclasses.dataclass(frozen=True)
 class Hyperparameters:
-    """The dimensionless numbers of one run; a study gives each of them one value or several to try."""
+    """The dimensionless numbers of one run; a study has one value for each, or several to try."""
 
     eta0: float = _axis(Part.TRAINING, "Learning rates η0, dimensionless.", open_low=True, key=_ALWAYS)
     eta_b_ratio: float = _axis(Part.TRAINING, "Learning rate of b over η0.", 1.0, unit="η0", key=_ALWAYS)
@@ -48,22 +49,16 @@ class Hyperparameters:
         Part.MODEL, "Inverse temperature of softmax.", 1.0, document="softmax_beta", open_low=True,
         belongs=("activation", "softmax"), key=_ALWAYS,
     )  # fmt: skip
-    momentum: float = _axis(
-        Part.TRAINING, "Momentum of SGD.", 0.0, high=1, belongs=("optimizer", "sgd"), key=_ALWAYS
-    )
-    beta1: float = _axis(
-        Part.TRAINING, "β1 of Adam.", 0.9, high=1, belongs=("optimizer", "adam"), key=_ALWAYS
-    )
-    beta2: float = _axis(
-        Part.TRAINING, "β2 of Adam.", 0.999, high=1, belongs=("optimizer", "adam"), key=_ALWAYS
-    )
-    epsilon: float = _axis(Part.TRAINING, "ε of Adam.", 1e-8, belongs=("optimizer", "adam"), key=_ALWAYS)
+    momentum: float = _axis(Part.TRAINING, "Momentum of SGD.", 0.0, high=1, belongs=_SGD, key=_ALWAYS)
+    beta1: float = _axis(Part.TRAINING, "β1 of Adam.", 0.9, high=1, belongs=_ADAM, key=_ALWAYS)
+    beta2: float = _axis(Part.TRAINING, "β2 of Adam.", 0.999, high=1, belongs=_ADAM, key=_ALWAYS)
+    epsilon: float = _axis(Part.TRAINING, "ε of Adam.", 1e-8, belongs=_ADAM, key=_ALWAYS)
     noise: float = _axis(
         Part.TRAINING, "Standard deviation of the noise.", 0.5, unit="that of the data", key=_ALWAYS
     )
 
 
-#: The axes of a study: whatever can be swept.
+#: The axes of a study: everything that can be swept.
 AXES: Mapping[str, Parameter] = parameters(Hyperparameters)
 
 
@@ -89,25 +84,18 @@ class Description:
     epochs: int = parameter(Part.TRAINING, Kind.WHOLE, "Passes over the data.", 64, low=1, key=_ALWAYS)
     noise: float = AXES["noise"].default
     data: str = parameter(
-        Part.DATA,
-        Kind.TEXT,
-        "isotropic, anisotropic, the name of a data set, or a path.",
-        "isotropic",
+        Part.DATA, Kind.TEXT, "isotropic, anisotropic, the name of a data set, or a path.", "isotropic",
         key=_NEVER,
-    )
+    )  # fmt: skip
     preparation: Preparation = DEFAULT_PREPARATION
     centred: bool | None = parameter(
         Part.MODEL, Kind.FLAG, "Centre the activations over the memories, or do not.", None,
         default_text="yes, except for identity", off="uncentered", key=_ALWAYS,
     )  # fmt: skip
     bias_init: str = parameter(
-        Part.MODEL,
-        Kind.CHOICE,
-        "How the biases start: zero or normal.",
-        "zero",
-        choices=BIAS_INITS,
-        key=_ALWAYS,
-    )
+        Part.MODEL, Kind.CHOICE, "How the biases start: zero or normal.", "zero",
+        choices=BIAS_INITS, key=_ALWAYS,
+    )  # fmt: skip
     parameterization: Any = parameter(  # noqa: RUF009
         Part.MODEL, Kind.OBJECT, "prescription, standard, or changes to the prescription as in s2=K^-1.",
         "prescription", key=_NEVER,
@@ -129,16 +117,11 @@ class Description:
         belongs=("activation", "relu"), key=_NEVER,
     )  # fmt: skip
     name: str = parameter(
-        Part.SWEEP,
-        Kind.TEXT,
-        "What the study is called.",
-        "",
-        default_text="made from the settings",
-        key=_NEVER,
+        Part.SWEEP, Kind.TEXT, "Name of the study.", "", default_text="made from the settings", key=_NEVER
     )
 
 
-#: Which regime it is; a study holds the regime itself.
+#: The name of the regime in a document; a study holds the regime itself.
 REGIME = Parameter(
     Part.GROWTH, Kind.CHOICE, "What grows: proportional (all sizes) or memories-only.",
     name="regime", document="regime", default="proportional", choices=tuple(REGIMES), key=_ALWAYS,
@@ -146,7 +129,7 @@ REGIME = Parameter(
 
 
 def _document() -> dict[str, Parameter]:
-    """Return every key of a study's document with its parameter, in the order of help pages."""
+    """Return every key of a study's document with its parameter, in the order of the help pages."""
     described = [
         *parameters(Description).values(),
         *parameters(Preparation).values(),
@@ -158,5 +141,5 @@ def _document() -> dict[str, Parameter]:
     return {p.document: p for p in sorted(described, key=lambda p: order.index(p.part))}
 
 
-#: Key of a document, and option of the command line → what it is.
+#: Key of a document and option of the command line → its parameter.
 DOCUMENT: Mapping[str, Parameter] = _document()

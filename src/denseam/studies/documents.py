@@ -1,7 +1,7 @@
 """A study as a document: from and to plain values, TOML files, and the words of a command line.
 
 A document is flat: the fields of the study, of its regime and of its preparation, and every hyperparameter,
-by the keys of `denseam.studies.description.DOCUMENT`. JSON and TOML hold the same keys; an option of the
+by the keys of `denseam.studies.description.DOCUMENT`. JSON and TOML have the same keys; an option of the
 command line is the key with dashes.
 """
 
@@ -15,18 +15,18 @@ from pathlib import Path
 from typing import Any
 
 from denseam.data.preparation import Preparation
-from denseam.errors import InputError, refuse, together
+from denseam.errors import InputError, collecting, refuse, together
 from denseam.model import lagrangians
 from denseam.model.lagrangians import Lagrangian
 from denseam.rules import MemoriesOnly, Parameterization, Proportional, Regime
-from denseam.rules.fields import Kind, Parameter, logspace, parameters
+from denseam.rules.fields import Kind, logspace, parameters
 from denseam.rules.regimes import regime_from
 from denseam.studies.description import AXES, DOCUMENT, Description
 from denseam.studies.study import Study, unknown
 
-#: A flag's opposite → the flag, as in uncentered = true.
+#: The opposite of a flag → the flag, as in uncentered = true.
 OPPOSITES = {p.off: key for key, p in DOCUMENT.items() if p.off}
-#: Keys that hold several of the flat ones in a table of their own.
+#: Keys of tables that hold several of the flat keys.
 TABLES = ("axes", "regime", "preparation")
 
 
@@ -38,14 +38,15 @@ def from_document(document: Mapping[str, Any], defaults: Mapping[str, Regime] | 
     document
         The flat keys of `DOCUMENT`; `axes`, `regime` and `preparation` may also be tables or objects.
     defaults
-        The sizes of a regime that the document leaves out, by its name.
+        For each regime by name, the sizes that the document leaves out.
     """
     values = _flat(document)
     problems = [unknown("key", key, DOCUMENT) for key in values if key not in (*DOCUMENT, *TABLES)]
     problems += [f"{key} is needed" for key in _REQUIRED if key not in values]
     for key, value in values.items():
         if key in DOCUMENT and not (key == "regime" and isinstance(value, Proportional | MemoriesOnly)):
-            problems += _problems(DOCUMENT[key], value)
+            with collecting(problems):
+                DOCUMENT[key].read(value)
     refuse(problems)
     regime, preparation, activation, rule = together(
         lambda: _regime(values, defaults),
@@ -62,14 +63,6 @@ def from_document(document: Mapping[str, Any], defaults: Mapping[str, Regime] | 
     return Study(**{**fields, "eta0": axes.pop("eta0"), "axes": axes})
 
 
-def _problems(described: Parameter, value: Any) -> tuple[str, ...]:
-    try:
-        described.read(value)
-    except InputError as error:
-        return error.problems
-    return ()
-
-
 #: Keys without which there is no study; those of a regime are needed in that regime.
 _REQUIRED = tuple(p.document for p in (*parameters(Description).values(), AXES["eta0"]) if p.required)
 
@@ -78,13 +71,10 @@ def _flat(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return a document without nesting, unset keys and opposites of flags."""
     values = {key: value for key, value in document.items() if value is not None}
     for off, key in OPPOSITES.items():
-        if off in values:
-            value = values.pop(off)
-            if not isinstance(value, bool):
-                raise InputError(f"{off} must be {Kind.FLAG.value}, got {value!r}")
-            values.setdefault(key, None if not value else False)
-            if values[key] is None:
-                del values[key]
+        if not isinstance(is_off := values.pop(off, False), bool):
+            raise InputError(f"{off} must be {Kind.FLAG.value}, got {is_off!r}")
+        if is_off:
+            values.setdefault(key, False)
     axes = values.pop("axes", {})
     if not isinstance(axes, Mapping):
         raise InputError(f"axes must be a table of name = values, got {axes!r}")
@@ -103,60 +93,59 @@ def _flat(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _regime(values: Mapping[str, Any], defaults: Mapping[str, Regime] | None) -> Regime:
-    given = values.get("regime")
-    return given if isinstance(given, Proportional | MemoriesOnly) else regime_from(values, defaults)
+    regime = values.get("regime")
+    return regime if isinstance(regime, Proportional | MemoriesOnly) else regime_from(values, defaults)
 
 
 def preparation_from(values: Mapping[str, Any]) -> Preparation:
-    """Return the preparation that plain values describe; they may hold other things too."""
-    given = values.get("preparation")
-    if isinstance(given, Preparation):
-        return given
+    """Return the preparation that plain values describe; they may hold other keys too."""
+    preparation = values.get("preparation")
+    if isinstance(preparation, Preparation):
+        return preparation
     return Preparation(**{key: values[key] for key in parameters(Preparation) if key in values})
 
 
 def _activation(values: Mapping[str, Any]) -> str | Lagrangian:
-    given: Any = values["activation"]
-    return lagrangians.from_json(dict(given)) if isinstance(given, Mapping) else given
+    activation: Any = values["activation"]
+    return lagrangians.from_json(dict(activation)) if isinstance(activation, Mapping) else activation
 
 
 def _parameterization(values: Mapping[str, Any]) -> str | Parameterization | None:
-    given: Any = values.get("parameterization")
-    return Parameterization.from_json(given) if isinstance(given, Mapping) else given
+    rule: Any = values.get("parameterization")
+    return Parameterization.from_json(rule) if isinstance(rule, Mapping) else rule
 
 
 def to_document(study: Study) -> dict[str, Any]:
-    """Return the plain document of a study, without what is at its default; `from_document` reads it."""
+    """Return the plain document of a study, without defaults; `from_document` reads it."""
     document: dict[str, Any] = {}
-    for part in (study, study.preparation, study.regime):
-        kind: Any = Description if part is study else type(part)
+    regime, preparation = study.regime, study.preparation
+    parts: dict[Any, Any] = {Description: study, Preparation: preparation, type(regime): regime}
+    for kind, part in parts.items():
         for name, p in parameters(kind).items():
-            value = getattr(part, name)
-            if p.required or value != p.default:
-                document[p.document] = value
+            if p.required or getattr(part, name) != p.default:
+                document[p.document] = getattr(part, name)
     document |= {AXES[axis].document: list(values) for axis, values in study.axes.items()}
-    document |= {"eta0": list(study.eta0), "scales": list(study.scales), "regime": study.regime.name}
+    document |= {"eta0": list(study.eta0), "scales": list(study.scales), "regime": regime.name}
     document |= _activation_document(study.lagrangian)
     seeds = list(study.seeds)  # type: ignore[arg-type]  # a tuple by now
     document["seeds"] = len(seeds) if seeds == list(range(len(seeds))) else seeds
-    rule = study.parameterization
-    if isinstance(rule, Parameterization):
-        document["parameterization"] = rule.to_json()
-    if study.centred == (study.lagrangian.name != "identity"):
-        document.pop("centred", None)
-    if study.name == study.default_name():
-        document.pop("name", None)
-    if document["regime"] == "proportional":
-        document.pop("regime")
-    if study.axes["noise"] == (AXES["noise"].default,):
-        document.pop("noise")
-    order = list(DOCUMENT)
-    listed = {k: list(v) if isinstance(v, tuple) else v for k, v in document.items()}
-    return dict(sorted(listed.items(), key=lambda pair: order.index(pair[0])))
+    if isinstance(study.parameterization, Parameterization):
+        document["parameterization"] = study.parameterization.to_json()
+    defaults = {
+        "centred": study.lagrangian.name != "identity",
+        "name": study.default_name(),
+        "regime": "proportional",
+        "noise": [AXES["noise"].default],
+    }
+    for key, default in defaults.items():
+        if document.get(key) == default:
+            del document[key]
+    values = {key: document[key] for key in DOCUMENT if key in document}
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}
 
 
 def _activation_document(lagrangian: Lagrangian) -> dict[str, Any]:
-    """Return the keys that stand for an activation: its name, or all of it where that is not enough."""
+    """Return the keys of an activation: its name, or all of its fields if the name is not enough."""
     described = lagrangians.to_json(lagrangian)
     name, power = described.pop("name"), described.pop("power", None)
     if "beta" in described and set(described) == {"beta"}:
@@ -174,15 +163,15 @@ def from_file(path: str | Path, overrides: Mapping[str, Any] | None = None) -> l
         raise InputError(f"study file {path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"study file {path}: not TOML ({error})") from None
-    document.pop("executor", None)  # where it runs, not what is asked: `studies/cluster.py` reads it
+    document.pop("executor", None)  # read by `studies/cluster.py`
     tables = document.pop("study", [{}])
     if not isinstance(tables, list) or not all(isinstance(table, Mapping) for table in tables):
         raise InputError(f"study file {path}: 'study' must be [[study]] tables")
-    given = {key: value for key, value in (overrides or {}).items() if value is not None}
+    options = {key: value for key, value in (overrides or {}).items() if value is not None}
 
     def build(table: Mapping[str, Any]) -> Study:
         try:
-            return from_document({**document, **table, **given})
+            return from_document({**document, **table, **options})
         except InputError as error:
             raise InputError(*(f"study file {path}: {p}" for p in error.problems)) from None
 
@@ -193,7 +182,7 @@ def from_file(path: str | Path, overrides: Mapping[str, Any] | None = None) -> l
 
 
 def sweep_line(document: Mapping[str, Any], folder: str) -> str | None:
-    """Return the `denseam sweep` that a document stands for; None if a value is no text (use Python)."""
+    """Return the `denseam sweep` command of a document; None if a value has no text (use Python)."""
     words = ["denseam", "sweep"]
     for key, value in document.items():
         described = DOCUMENT[key]
@@ -217,7 +206,7 @@ def _text(kind: Kind, value: Any) -> str:
 
 
 def _grid_text(values: Sequence[float]) -> str:
-    """Return low:high:count where that gives these very values, else the values."""
+    """Return low:high:count if that gives exactly these values, else the values."""
     if len(values) > 2 and values[0] > 0:
         for low, high in itertools.product(_roundings(values[0]), _roundings(values[-1])):
             if logspace(low, high, len(values)) == tuple(values):

@@ -1,9 +1,9 @@
-"""Sends shards of work out to a `concurrent.futures.Executor`, and knows what to do when something dies.
+"""Sends shards of work to a `concurrent.futures.Executor`, and handles the deaths of workers and executors.
 
-- A shard that kills its worker again and again, or fails there, is set aside and named; the others go on.
-- An executor that dies as a whole (its scheduler, its pool) ends the call; what was written is kept, and
-  the same call goes on where it ended.
-- Bad input, and a disk that is full, end the call as they do in one process.
+- A shard that repeatedly kills its worker, or fails there, is set aside and named; the others continue.
+- An executor that dies as a whole (its scheduler, its pool) ends the call; the results so far are kept, and
+  the same call resumes there.
+- Bad input and a full disk end the call as they do in one process.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExec
 from typing import Any
 
 from denseam.errors import InputError
-from denseam.studies.outcome import Interrupted
+from denseam.studies.runs import Interrupted
 from denseam.studies.shards import Shard, describe, different, run_shard, versions
 from denseam.studies.store import Store
 from denseam.training.devices import cores
 
-#: Seconds between two looks at whether to stop, and whether there are more workers.
+#: Seconds between two checks for a stop and for more workers.
 LOOK = 0.5
 
 Runs = dict[str, tuple[str, float]]
@@ -40,7 +40,7 @@ class ExecutorLost(ConnectionError):
 
 @dataclasses.dataclass(frozen=True)
 class SetAside:
-    """A shard that was given up, and why."""
+    """A shard that was given up, and the reason."""
 
     shard: Shard
     reason: str
@@ -49,24 +49,16 @@ class SetAside:
         return f"set aside: {self.shard.name}: {self.reason}"
 
 
-@dataclasses.dataclass(frozen=True)
-class Crew:
-    """Who works for an executor: how many at once, and on which kind of device."""
-
-    workers: int
-    kind: str
-
-
 class Limited(Executor):
-    """An executor that says how many shards it can train at once, and takes no more than that."""
+    """An executor that knows how many shards it can train at once, and takes no more."""
 
     def room(self) -> int:
-        """Return how many shards can be trained at the same time, now."""
+        """Return how many shards can be trained at the same time now."""
         raise NotImplementedError
 
 
 def check_executor(executor: Executor) -> None:
-    """Refuse what is not an executor, and a pool that forks: its workers hang in JAX."""
+    """Refuse anything but an executor, and a pool that forks: its workers hang in JAX."""
     if not isinstance(executor, Executor):
         raise InputError(f"executor must be a concurrent.futures.Executor, got {type(executor).__name__}")
     context = getattr(executor, "_mp_context", None)
@@ -77,18 +69,21 @@ def check_executor(executor: Executor) -> None:
         )
 
 
-def enlist(executor: Executor, folder: str | os.PathLike[str]) -> Crew:
-    """Ask a worker what it is; refuse it if its versions differ or if it does not see the folder."""
+def enlist(executor: Executor, folder: str | os.PathLike[str]) -> tuple[int, str]:
+    """Return how many workers an executor has, and the kind of their device.
+
+    A worker is asked for it, and refused if its versions differ or it does not see the folder.
+    """
     with token(folder) as sign, _one_line():
         worker = executor.submit(describe, sign).result()
     check_worker(worker["where"], worker, folder)
     room = executor.room() if isinstance(executor, Limited) else getattr(executor, "_max_workers", cores())
-    return Crew(max(1, room), worker["platform"])
+    return max(1, room), worker["platform"]
 
 
 @contextlib.contextmanager
 def token(folder: str | os.PathLike[str]) -> Iterator[str]:
-    """Put a file into the folder that workers should see."""
+    """Create a file in the folder that workers should see."""
     store = Store(folder)
     store.prepare()
     sign = store.shards.resolve() / f".seen-{uuid.uuid4().hex}"
@@ -100,7 +95,7 @@ def token(folder: str | os.PathLike[str]) -> Iterator[str]:
 
 
 def check_worker(name: str, worker: Mapping[str, Any], folder: str | os.PathLike[str]) -> None:
-    """Refuse a worker that would give other results, or write them elsewhere."""
+    """Refuse a worker whose results would differ, or go elsewhere."""
     wrong = different(versions(), worker["versions"])
     if wrong:
         raise InputError(f"executor: the worker {name} has {wrong}")
@@ -111,7 +106,7 @@ def check_worker(name: str, worker: Mapping[str, Any], folder: str | os.PathLike
 def spread(
     shards: Sequence[Shard], executor: Executor, *, stop: threading.Event | None = None
 ) -> Iterator[tuple[Shard, Runs | SetAside]]:
-    """Have every shard trained; yield what became of each, as they end."""
+    """Have every shard trained; yield each with its result as it ends."""
     waiting = list(reversed(shards))
     going: dict[Future[dict[str, Any]], Shard] = {}
     try:
@@ -149,7 +144,7 @@ def _result(future: Future[dict[str, Any]], shard: Shard) -> Runs | SetAside:
 
 @contextlib.contextmanager
 def _one_line() -> Iterator[None]:
-    """Turn the ways in which an executor dies into one."""
+    """Turn the ways in which an executor dies into one error."""
     try:
         yield
     except CancelledError:

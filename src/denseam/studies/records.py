@@ -1,20 +1,62 @@
-"""Records in memory: one row per run, made from its outcome; and its loss curve, whole or thinned."""
+"""Records: one row per run, made from its outcome, and its loss curve, whole or thinned.
+
+The columns of a run's settings come from the fields of the description; those of its outcome are listed here.
+"""
 
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from denseam import __version__
-from denseam.rules.fields import Kind
-from denseam.studies.schema import COLUMNS, PROBE_COLUMNS, SETTINGS
+from denseam.rules.fields import Kind, Parameter, parameters
+from denseam.studies.description import AXES, REGIME, Description
+from denseam.training.quantities import QUANTITIES
 
-if TYPE_CHECKING:  # who reads records need not wait for JAX
-    from denseam.studies.outcome import Outcome
+if TYPE_CHECKING:  # reading records should not wait for JAX
+    from denseam.studies.runs import Outcome
     from denseam.studies.study import Study
+
+#: The column of each quantity measured while training; its values belong to `probe_steps`.
+PROBE_COLUMNS: Mapping[str, str] = {name: f"probe_{name}" for name in QUANTITIES}
+
+#: Columns that only some runs have: those that were probed, and those whose curve was thinned (the epochs
+#: that are left). Files always hold these columns, so that they open as one table; rows in memory hold them
+#: only if they have a value.
+OPTIONAL: tuple[str, ...] = ("loss_epochs", "probe_steps", *PROBE_COLUMNS.values())
+
+_KINDS = {Kind.NUMBER: "f", Kind.NUMBERS: "f", Kind.WHOLE: "i"}
+
+#: Fields that say which runs there are, not what each run is.
+_OF_THE_STUDY = {"scales", "seeds", "probes", "probe_steps", "name"}
+
+#: The settings that all runs of a study share.
+SETTINGS: Mapping[str, Parameter] = {
+    p.name: p for p in (*parameters(Description).values(), REGIME) if p.name not in _OF_THE_STUDY
+}
+
+#: The columns that an outcome has by the same name.
+_ENDINGS = (
+    "status", "diverged_at", "initial_mse", "final_mse", "heldout_mse", "zero_mse", "seconds", "device"
+)  # fmt: skip
+
+#: Column → kind: s text, i whole number, f float, l list of floats.
+COLUMNS: Mapping[str, str] = {
+    "key": "s", "study": "s", "study_id": "s", "scale": "i",
+    "features": "i", "memories": "i", "samples": "i", "batch": "i",
+    "eta0": "f", "seed": "i", "status": "s", "diverged_at": "i",
+    "initial_mse": "f", "final_mse": "f", "heldout_mse": "f", "zero_mse": "f",
+    **{name: _KINDS.get(p.kind, "s") for name, p in SETTINGS.items()},
+    **{axis: "f" for axis in AXES if axis != "eta0"},
+    "swept": "s", "seconds": "f", "device": "s", "version": "s", "jax": "s", "loss": "l",
+    **dict.fromkeys(OPTIONAL, "l"),
+}  # fmt: skip
+
+#: The value of a column that a shard lacks: runs that are older than a field have its default.
+LATER: Mapping[str, object] = {name: p.default for name, p in {**SETTINGS, **AXES}.items()}
 
 Row = dict[str, Any]
 
@@ -39,7 +81,7 @@ class Records(Sequence[Row]):
         return Records([*self, *other], (*self.skipped, *other.skipped))
 
     def studies(self) -> dict[str, Records]:
-        """Return the rows of each study by its name (and a part of its id, if a name stands twice)."""
+        """Return the rows of each study by its name (and part of its id, if a name occurs twice)."""
         groups: dict[tuple[str, str], list[Row]] = {}
         for row in self:
             groups.setdefault((row["study"], row["study_id"]), []).append(row)
@@ -71,17 +113,10 @@ def row(study: Study, outcome: Outcome) -> Row:
         "samples": shape.P,
         "batch": shape.B,
         "seed": spec.seed,
-        "status": outcome.status,
-        "diverged_at": outcome.diverged_at,
-        "initial_mse": outcome.initial_mse,
-        "final_mse": outcome.final_mse,
-        "heldout_mse": outcome.heldout_mse,
-        "zero_mse": outcome.zero_mse,
+        **{name: getattr(outcome, name) for name in _ENDINGS},
         **_settings(study),
         **spec.values,
         "swept": ",".join(study.swept),
-        "seconds": outcome.seconds,
-        "device": outcome.device,
         "version": __version__,
         "jax": jax.__version__,
         "loss": _floats(outcome.loss),
@@ -91,47 +126,39 @@ def row(study: Study, outcome: Outcome) -> Row:
 
 
 def _settings(study: Study) -> Row:
-    """Return the columns of what all runs of a study share: its fields, with names for objects."""
+    """Return the columns that all runs of a study share: its fields, with names for objects."""
     plain = {name: getattr(study, name) for name in SETTINGS}
-    flags = {name: "yes" if plain[name] else "no" for name, p in SETTINGS.items() if p.kind is Kind.FLAG}
-    return (
-        plain
-        | flags
-        | {
-            "activation": study.lagrangian.name,
-            "power": float(getattr(study.lagrangian, "power", 1)),
-            "regime": study.regime.name,
-            "parameterization": study.rule().name,
-            "data": study.source().describe(),
-        }
-    )
+    plain |= {name: "yes" if plain[name] else "no" for name, p in SETTINGS.items() if p.kind is Kind.FLAG}
+    return plain | {
+        "activation": study.lagrangian.name,
+        "power": float(getattr(study.lagrangian, "power", 1)),
+        "regime": study.regime.name,
+        "parameterization": study.rule().name,
+        "data": study.source().describe(),
+    }
 
 
 def epochs_of(row: Row) -> list[int]:
-    """Return the epochs (from 1) that the loss curve of a run has values of."""
+    """Return the epochs (from 1) for which the loss curve of a run has values."""
     thinned = row.get("loss_epochs")
     return [int(e) for e in thinned] if thinned else list(range(1, len(row["loss"]) + 1))
 
 
 def loss_at(row: Row, epoch: int) -> float:
-    """Return the loss of an epoch; of the last one before it where the curve was thinned or is shorter."""
+    """Return the loss of an epoch, or of the last one before it that a thinned or shorter curve has."""
     at = bisect.bisect_right(epochs_of(row), epoch) - 1
     return float(row["loss"][max(0, at)])
 
 
 def thin(records: Iterable[Row], points: int = 32) -> Records:
-    """Return the records with loss curves of at most so many epochs, log-spaced, the first and last kept."""
+    """Return the records with curves of at most `points` epochs, log-spaced, with the first and the last."""
+    return Records(_thinned(row, points) if len(row["loss"]) > points else row for row in records)
 
-    def one(row: Row) -> Row:
-        epochs = epochs_of(row)
-        places = sorted({round(i) for i in np.geomspace(1, len(epochs), points)})
-        kept = [p - 1 for p in places]
-        return row | {
-            "loss": [row["loss"][i] for i in kept],
-            "loss_epochs": [float(epochs[i]) for i in kept],
-        }
 
-    return Records(one(row) if len(row["loss"]) > points else row for row in records)
+def _thinned(row: Row, points: int) -> Row:
+    epochs = epochs_of(row)
+    kept = sorted({round(place) - 1 for place in np.geomspace(1, len(epochs), points)})
+    return row | {"loss": [row["loss"][i] for i in kept], "loss_epochs": [float(epochs[i]) for i in kept]}
 
 
 def _schema() -> Any:

@@ -1,4 +1,4 @@
-"""Joins study, engine, store and executor: runs what is not there yet, saves it chunk by chunk."""
+"""Joins study, engine, store and executor: trains the runs that are missing, saves them chunk by chunk."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import threading
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Executor
 from typing import Any
 
@@ -18,12 +18,14 @@ from denseam.studies.documents import to_document
 from denseam.studies.engine import train_runs
 from denseam.studies.executors import SetAside, check_executor, enlist, spread
 from denseam.studies.records import Records, Row, row
-from denseam.studies.shards import Shard, cut, outcome
+from denseam.studies.shards import cut, outcome
 from denseam.studies.store import Store
 from denseam.studies.study import RunSpec, Study
-from denseam.training.devices import platform_of
-from denseam.training.precision import check_precision
+from denseam.training.devices import check_precision, platform_of
 from denseam.training.progress import Progress
+
+#: Runs of each study.
+RunsOfStudies = Sequence[tuple[Study, list[RunSpec]]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,17 +55,17 @@ def sweep(
     Parameters
     ----------
     study
-        What is asked.
+        One study or several.
     out
-        A folder; runs that are in it already are not trained again, and each chunk of runs is saved
-        as soon as it ends. Without it the records are only returned.
+        A folder; existing runs in it are not trained again, and each chunk of runs is saved as soon as it
+        ends. Without a folder the records are only returned.
     progress
-        Told how it goes.
+        Receives the events of the sweep.
     stop, devices, workers
         As in `denseam.studies.engine.train_runs`.
     executor
-        Who trains instead of this process: any `concurrent.futures.Executor` whose workers see the folder,
-        such as a process pool that spawns, or that of `denseam.studies.cluster.connect`.
+        Trains instead of this process: any `concurrent.futures.Executor` whose workers see the folder,
+        such as a process pool that spawns, or that of `denseam.studies.dask_executor.connect`.
     """
     summary = run_studies(
         study, out, progress=progress, stop=stop, devices=devices, workers=workers, executor=executor
@@ -74,26 +76,17 @@ def sweep(
 
 
 def run_studies(
-    study: Study | Sequence[Study],
-    out: str | os.PathLike[str] | None = None,
-    *,
-    progress: Progress | None = None,
-    stop: threading.Event | None = None,
-    devices: Sequence[Any] | None = None,
-    workers: int | None = None,
-    executor: Executor | None = None,
+    study: Study | Sequence[Study], out: str | os.PathLike[str] | None = None, **options: Any
 ) -> Summary:
-    """Do what `sweep` does, and also say how much was done."""
+    """Do what `sweep` does, with the same options, and report how much was done."""
     studies = [study] if isinstance(study, Study) else list(study)
-    refuse(["study must not be an empty list"] * (not studies))
-    asked = [(one, one.runs()) for one in studies]
-    return run_specs(
-        asked, out, progress=progress, stop=stop, devices=devices, workers=workers, executor=executor
-    )
+    if not studies:
+        raise InputError("study must not be an empty list")
+    return run_specs([(each, each.runs()) for each in studies], out, **options)
 
 
 def run_specs(
-    asked: Sequence[tuple[Study, list[RunSpec]]],
+    requested: RunsOfStudies,
     out: str | os.PathLike[str] | None = None,
     *,
     progress: Progress | None = None,
@@ -102,79 +95,88 @@ def run_specs(
     workers: int | None = None,
     executor: Executor | None = None,
 ) -> Summary:
-    """Do the same for chosen runs of each study."""
-    progress = progress or Progress()
-    began = time.perf_counter()
+    """Do what `run_studies` does for chosen runs of each study."""
+    progress, began = progress or Progress(), time.perf_counter()
     if executor is None:
-        for one, _ in asked:
-            check_precision(one.precision, platform_of((devices or jax.devices())[0]))
+        for study, _ in requested:
+            check_precision(study.precision, platform_of((devices or jax.devices())[0]))
     else:
-        check_executor(executor)
-        if out is None:
-            raise InputError("out is needed with an executor: workers write their own results")
-        refuse(
-            f"{name} belongs to this process; leave it out with an executor"
-            for name, given in (("devices", devices), ("workers", workers))
-            if given is not None
-        )
+        _check_executor(executor, out, devices=devices, workers=workers)
     store = None if out is None else Store(out)
-    present: set[str] = set()
-    if store is not None:
-        store.prepare()
-        for study, _ in asked:
-            store.write_study(study.id, to_document(study))
-        present = store.keys()
-    keys = {spec.key for _, specs in asked for spec in specs}
-    todo = [(one, [spec for spec in specs if spec.key not in present]) for one, specs in asked]
+    present = set() if store is None else _prepare(store, requested)
+    keys = {spec.key for _, specs in requested for spec in specs}
+    todo = [(study, [spec for spec in specs if spec.key not in present]) for study, specs in requested]
     rows: list[Row] = []
     set_aside: list[SetAside] = []
     progress.sweep_begins(todo, len(keys & present))
     try:
         if executor is not None:
             assert out is not None
-            set_aside = _elsewhere(todo, out, executor, progress, stop)
-            todo = []
-        for one, specs in todo:
-            for outcomes in train_runs(
-                one, specs, progress=progress, stop=stop, devices=devices, workers=workers
-            ):
-                fresh = [row(one, ended) for ended in outcomes]
-                if store is not None:
-                    store.write(fresh)
-                rows += fresh
+            set_aside = _train_elsewhere(todo, out, executor, progress, stop)
+        else:
+            options = {"progress": progress, "stop": stop, "devices": devices, "workers": workers}
+            rows = _train_here(todo, store, **options)
     finally:
         progress.sweep_ends()
     records = Records(rows)
     if store is not None:
         everything = store.read()
-        records = Records([r for r in everything if r["key"] in keys], everything.skipped)
-    diverged = sum(r["status"] == "diverged" for r in records)
+        records = Records([record for record in everything if record["key"] in keys], everything.skipped)
+    diverged = sum(record["status"] == "diverged" for record in records)
     seconds = time.perf_counter() - began
     return Summary(len(keys), len(keys & present), diverged, seconds, records, tuple(set_aside))
 
 
-def _elsewhere(
-    todo: Sequence[tuple[Study, list[RunSpec]]],
+def _check_executor(executor: Executor, out: str | os.PathLike[str] | None, **own: Any) -> None:
+    """Refuse an executor that cannot work, and options that belong to this process."""
+    check_executor(executor)
+    if out is None:
+        raise InputError("out is needed with an executor: workers write their own results")
+    refuse(
+        f"{name} belongs to this process; leave it out with an executor"
+        for name, value in own.items()
+        if value is not None
+    )
+
+
+def _prepare(store: Store, requested: RunsOfStudies) -> set[str]:
+    """Write the description of every study; return the keys of existing runs."""
+    store.prepare()
+    for study, _ in requested:
+        store.write_study(study.id, to_document(study))
+    return store.keys()
+
+
+def _train_here(todo: RunsOfStudies, store: Store | None, **options: Any) -> list[Row]:
+    """Train in this process, and save each chunk as soon as it ends."""
+    rows: list[Row] = []
+    for study, specs in todo:
+        for outcomes in train_runs(study, specs, **options):
+            fresh = [row(study, outcome) for outcome in outcomes]
+            if store is not None:
+                store.write(fresh)
+            rows += fresh
+    return rows
+
+
+def _train_elsewhere(
+    todo: RunsOfStudies,
     out: str | os.PathLike[str],
     executor: Executor,
     progress: Progress,
     stop: threading.Event | None,
 ) -> list[SetAside]:
-    """Have an executor train; tell of each shard that ends; return those set aside."""
+    """Train by an executor, report each shard that ends, and return those set aside."""
     if not any(specs for _, specs in todo):
         return []
-    crew = enlist(executor, out)
+    workers, kind = enlist(executor, out)
     set_aside = []
-    for shard, ended in spread(cut(todo, out, workers=crew.workers, kind=crew.kind), executor, stop=stop):
-        if isinstance(ended, SetAside):
-            set_aside.append(ended)
-        else:
-            _tell(progress, shard, ended)
+    for shard, runs in spread(cut(todo, out, workers=workers, kind=kind), executor, stop=stop):
+        if isinstance(runs, SetAside):
+            set_aside.append(runs)
+            continue
+        for part in shard.parts:
+            for spec in part.specs:
+                progress.advanced(part.study.steps(spec.shape), spec)
+            progress.finished([outcome(spec, runs[spec.key]) for spec in part.specs])
     return set_aside
-
-
-def _tell(progress: Progress, shard: Shard, runs: Mapping[str, tuple[str, float]]) -> None:
-    for part in shard.parts:
-        for spec in part.specs:
-            progress.advanced(part.study.steps(spec.shape), spec)
-        progress.finished([outcome(spec, runs[spec.key]) for spec in part.specs])

@@ -1,8 +1,8 @@
-"""A shard of work: runs that one worker trains and saves by itself, described so that it can travel.
+"""A shard of work: runs that one worker trains and saves, described so that they can be sent to it.
 
-A worker looks into the folder first and trains only what is not there, because a cluster may hand out
-the same shard twice: when a worker dies, also for shards that it had finished. What comes back are keys
-and summaries; the records go straight from the worker to the folder.
+A worker first looks into the folder and trains only missing runs, because a cluster may hand out the same
+shard twice: when a worker dies, even shards that it had finished. The worker returns keys and summaries; the
+records go straight from the worker to the folder.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import platform
 import socket
 import sys
 import threading
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -29,21 +28,23 @@ from denseam.data.sources import GAUSSIANS
 from denseam.errors import InputError
 from denseam.rules.cost import step_operations
 from denseam.studies.engine import train_runs
-from denseam.studies.grouping import evenly, sharing_batches
-from denseam.studies.outcome import Outcome
 from denseam.studies.records import Row, row
+from denseam.studies.runs import Outcome, evenly, sharing_batches
 from denseam.studies.store import Store
 from denseam.studies.study import RunSpec, Study
 from denseam.training.devices import CALLING, RATES, platform_of
 
-#: Seconds that a shard should take: long against starting it, short against losing it.
+#: Seconds that a shard should take: long compared with starting it, short enough to lose.
 SHORTEST, LONGEST = 10.0, 60.0
-#: The most that is aimed at: a shard may get nearly three times as long, if its last runs are long ones.
+#: The longest aim: a shard may take nearly three times as long, if its last runs are long.
 AIM = 20.0
-#: Shards for each worker, if they do not get too short by it; the last ones even out the ends.
+#: Shards for each worker, unless they become too short; several even out when workers end.
 SHARDS_PER_WORKER = 3
 #: Seconds to compile the programs of one shape.
 COMPILING = 2.0
+
+#: Runs of studies.
+Pieces = list[tuple[Study, list[RunSpec]]]
 
 #: Two shards in one process would need twice the memory of its GPU.
 _GPU = threading.Lock()
@@ -51,7 +52,7 @@ _GPU = threading.Lock()
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """Runs of one study; `study_id` and `data` are what the sender calls the study and its data."""
+    """Runs of one study; `study_id` and `data` are the sender's names of the study and its data."""
 
     study: Study
     study_id: str
@@ -61,7 +62,7 @@ class Part:
 
 @dataclasses.dataclass(frozen=True)
 class Shard:
-    """What one worker is asked to train, and the folder that it writes into."""
+    """The runs that one worker should train, and the folder that it writes to."""
 
     folder: str
     parts: tuple[Part, ...]
@@ -75,7 +76,7 @@ class Shard:
 
     @property
     def name(self) -> str:
-        """What it is called when something is wrong with it."""
+        """Its name in messages."""
         parts = []
         for part in self.parts:
             scales = ", ".join(map(str, dict.fromkeys(s.scale for s in part.specs)))
@@ -92,7 +93,7 @@ def versions() -> dict[str, str]:
 
 
 def describe(sign: str) -> dict[str, Any]:
-    """Return what a worker is: versions, kind of device, and whether it sees a file of the driver's."""
+    """Describe a worker: its versions, kind of device, and whether it sees a file of the driver."""
     keep_to_own_cores()
     return {
         "where": socket.gethostname(),
@@ -103,7 +104,7 @@ def describe(sign: str) -> dict[str, Any]:
 
 
 def different(ours: Mapping[str, str], theirs: Mapping[str, str]) -> str:
-    """Return in which versions two places differ; empty if in none."""
+    """Return the versions in which two places differ; empty if there are none."""
     pairs = [(name, theirs.get(name, "unknown"), ours[name]) for name in ours]
     return ", ".join(f"{name} {there} (here {here})" for name, there, here in pairs if there != here)
 
@@ -120,16 +121,16 @@ def cut(
 ) -> list[Shard]:
     """Cut runs into shards of 10 to 60 seconds, the longest first.
 
-    Runs of one seed share their batches and stay together as far as they can; small shapes share a shard.
+    Runs of one seed share their batches and stay together as far as possible; small shapes share a shard.
 
     Parameters
     ----------
     todo
-        Studies, and the runs of each that are to be trained.
+        The runs of each study to be trained.
     folder
         Where workers write.
     workers
-        How many shards can be trained at the same time.
+        The number of shards that can be trained at the same time.
     kind
         'cpu' (a worker is a core) or 'gpu'.
     """
@@ -141,41 +142,41 @@ def cut(
     compiled = {(id(study), group[0].shape) for study, group in groups}
     total = sum(_seconds(study, group, kind) for study, group in groups) + COMPILING * len(compiled)
     aim = min(AIM, max(SHORTEST, total / (SHARDS_PER_WORKER * workers)))
-    held: list[tuple[Study, list[RunSpec]]] = []
-    full: list[tuple[float, list[tuple[Study, list[RunSpec]]]]] = []
-    spent = 0.0
-    for study, group in groups:
-        for piece in evenly(group, int(_seconds(study, group, kind) / aim)):
-            fresh = not any(s is study and p[0].shape == piece[0].shape for s, p in held)
-            held.append((study, piece))
-            spent += _seconds(study, piece, kind) + COMPILING * fresh
-            if spent >= aim:
-                full.append((spent, held))
-                held, spent = [], 0.0
-    if held and full and spent < SHORTEST and full[-1][0] + spent <= LONGEST:
-        before, pieces = full.pop()
-        held, spent = pieces + held, before + spent
-    if held:
-        full.append((spent, held))
     described: dict[int, Part] = {}
-    longest_first = sorted(full, key=lambda timed: -timed[0])
+    longest_first = sorted(_pack(groups, aim, kind), key=lambda pack: -pack[0])
     return [_shard(pieces, folder, described, seconds) for seconds, pieces in longest_first]
 
 
+def _pack(groups: Pieces, aim: float, kind: str) -> list[tuple[float, Pieces]]:
+    """Collect pieces of groups until they take `aim` seconds; return each collection with its seconds."""
+    packs: list[tuple[float, Pieces]] = []
+    pieces: Pieces = []
+    spent = 0.0
+    for study, group in groups:
+        for piece in evenly(group, int(_seconds(study, group, kind) / aim)):
+            fresh = not any(s is study and p[0].shape == piece[0].shape for s, p in pieces)
+            pieces.append((study, piece))
+            spent += _seconds(study, piece, kind) + COMPILING * fresh
+            if spent >= aim:
+                packs.append((spent, pieces))
+                pieces, spent = [], 0.0
+    if pieces and packs and spent < SHORTEST and packs[-1][0] + spent <= LONGEST:
+        before, last = packs.pop()
+        pieces, spent = last + pieces, before + spent
+    return [*packs, (spent, pieces)] if pieces else packs
+
+
 def _seconds(study: Study, group: Sequence[RunSpec], kind: str) -> float:
-    """Return about how long runs of one shape take; on a GPU they advance together."""
+    """Return approximately how long runs of one shape take; on a GPU they advance together."""
     shape, calls = group[0].shape, len(group) if kind == "cpu" else 1
     return study.steps(shape) * (len(group) * step_operations(shape) / RATES[kind] + calls * CALLING[kind])
 
 
 def _shard(
-    held: Sequence[tuple[Study, list[RunSpec]]],
-    folder: str | os.PathLike[str],
-    described: dict[int, Part],
-    seconds: float,
+    pieces: Pieces, folder: str | os.PathLike[str], described: dict[int, Part], seconds: float
 ) -> Shard:
     parts: dict[int, Part] = {}
-    for study, specs in held:
+    for study, specs in pieces:
         if id(study) not in described:
             described[id(study)] = Part(_anywhere(study), study.id, study.source().describe(), ())
         part = parts.get(id(study), described[id(study)])
@@ -184,7 +185,7 @@ def _shard(
 
 
 def _anywhere(study: Study) -> Study:
-    """Return the study with its file named by a path that does not depend on where a worker starts."""
+    """Return the study with the absolute path of its file, which holds wherever a worker starts."""
     family, colon, path = study.data.partition(":")
     if study.data in (*GAUSSIANS, *NAMED):
         return study
@@ -196,10 +197,10 @@ def _anywhere(study: Study) -> Study:
 
 
 def keep_to_own_cores() -> None:
-    """Let a worker use as many cores as it trains shards at a time; call it before JAX starts.
+    """Let a worker use one core for each shard that it trains at a time; call it before JAX starts.
 
-    XLA takes every core that it sees (unless NPROC tells otherwise), so that workers of one machine would
-    get in each other's way.
+    XLA takes every core that it sees (unless NPROC is set), so that workers on one machine would get in each
+    other's way.
     """
     threads = 1 if multiprocessing.parent_process() is not None else None
     if "distributed" in sys.modules:
@@ -212,9 +213,11 @@ def keep_to_own_cores() -> None:
 
 
 def run_shard(shard: Shard) -> dict[str, Any]:
-    """Train what is not there yet and write it; return the status and loss of each run by its key."""
+    """Train the missing runs and write them.
+
+    Return the status and loss of each run by its key, and the number of runs trained.
+    """
     keep_to_own_cores()
-    began = time.perf_counter()
     wrong = different(shard.versions, versions())
     if wrong:
         raise InputError(f"executor: the worker on {socket.gethostname()} has {wrong}")
@@ -228,22 +231,16 @@ def run_shard(shard: Shard) -> dict[str, Any]:
         if part.study.id != part.study_id:
             raise InputError(f"data {part.study.data}: is not the same on the worker {socket.gethostname()}")
         for rows in _trained(part, todo):
-            # Another worker may have been given the same runs, by a driver that died since.
+            # Another worker may have been given the same runs by a driver that has died since.
             runs |= store.look()
             store.write([row for row in rows if row["key"] not in runs])
             runs |= {row["key"]: (row["status"], row["final_mse"]) for row in rows if row["key"] not in runs}
             trained += len(rows)
-    asked = {spec.key for spec in shard.specs}
-    return {
-        "runs": {key: run for key, run in runs.items() if key in asked},
-        "trained": trained,
-        "seconds": time.perf_counter() - began,
-        "where": socket.gethostname(),
-    }
+    return {"runs": {spec.key: runs[spec.key] for spec in shard.specs}, "trained": trained}
 
 
 def _trained(part: Part, specs: Sequence[RunSpec]) -> Iterator[list[Row]]:
-    """Train on one core, or on the GPU; how many shards run at once is the executor's affair."""
+    """Train on one core, or on the GPU; the executor decides how many shards run at once."""
     gpu = platform_of(jax.devices()[0]) == "gpu"
     with _GPU if gpu else contextlib.nullcontext():
         for outcomes in train_runs(part.study, specs, workers=1):
@@ -251,16 +248,16 @@ def _trained(part: Part, specs: Sequence[RunSpec]) -> Iterator[list[Row]]:
 
 
 class _Watched:
-    """A folder of results, of which every file is read once."""
+    """A folder of results whose files are read only once."""
 
     def __init__(self, folder: str) -> None:
         self._store, self._seen = Store(folder), set[str]()
 
     def look(self) -> dict[str, tuple[str, float]]:
-        """Return status and loss of the runs that have come since the last look."""
-        there = self._store.names()
-        fresh = self._store.read(["status", "final_mse"], only=there - self._seen)
-        self._seen = there
+        """Return status and loss of the runs added since the last look."""
+        names = self._store.names()
+        fresh = self._store.read(["status", "final_mse"], only=names - self._seen)
+        self._seen = names
         return {row["key"]: (row["status"], row["final_mse"]) for row in fresh}
 
     def write(self, rows: Sequence[Row]) -> None:
@@ -270,6 +267,6 @@ class _Watched:
 
 def outcome(spec: RunSpec, run: tuple[str, float], device: str = "") -> Outcome:
     """Return what a driver knows of a run that was trained elsewhere: status and loss."""
-    nothing, (status, loss) = math.nan, run
+    unknown, (status, loss) = math.nan, run
     curve = np.zeros(0, np.float32)
-    return Outcome(spec, status, None, nothing, loss, nothing, nothing, curve, nothing, device)
+    return Outcome(spec, status, None, unknown, loss, unknown, unknown, curve, unknown, device)

@@ -1,7 +1,7 @@
 """A study: one plain, validated description of a set of runs, and the key of each run.
 
 A study trains one kind of model over scales × axes × seeds. An *axis* is a dimensionless hyperparameter with
-the values to try; ``eta0`` is always one. Runs that differ in axis values alone share data, initial weights,
+the values to try; ``eta0`` is always one. Runs that differ only in axis values share data, initial weights,
 batches and noise, and are one tensor program.
 """
 
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from denseam.data.sources import GAUSSIANS, Source, source
-from denseam.errors import InputError, listed, refuse, together
+from denseam.errors import InputError, collecting, listed, refuse, together
 from denseam.model import lagrangians
 from denseam.model.lagrangians import Identity, Lagrangian, Softmax, Tanh
 from denseam.rules import Parameterization, Shape, cost, parameterization
@@ -28,10 +28,10 @@ from denseam.rules.regimes import MemoriesOnly, Proportional
 from denseam.studies.description import AXES, Description
 from denseam.training.quantities import log_spaced, resolve
 
-#: Raised whenever a change of the engine changes results beyond rounding; part of every run key.
+#: Increased whenever a change of the engine changes results beyond rounding; part of every run key.
 ENGINE = 1
 
-#: By default one measurement for so many steps of training; it costs about as much as ten of them.
+#: By default there is one measurement per this many steps; it costs about as much as ten of them.
 STEPS_PER_PROBE = 128
 
 
@@ -63,7 +63,7 @@ class Study(Description):
     regime
         `Proportional(κ, ρ, β)` or `MemoriesOnly(N, P, B)`.
     seeds
-        How many, or which.
+        Their number, or a list of them.
     epochs
         Passes over the data.
     noise
@@ -72,8 +72,8 @@ class Study(Description):
         'isotropic', 'anisotropic', 'digits', 'mnist', 'fashion-mnist', or the path of a file or of a folder
         of images (`denseam.data.readers`).
     preparation
-        What is done to samples from a file: how they shrink, whether they are scaled, how many are held
-        out (`denseam.data.Preparation`). They are always centred.
+        How samples from a file are prepared: reduced, scaled, and how many are held out
+        (`denseam.data.Preparation`). They are always centred.
     centred
         By default for every activation but identity.
     bias_init
@@ -91,19 +91,17 @@ class Study(Description):
         The steps to measure at, counted from 0: the state before that step, and what it changes. By
         default log-spaced, few enough to cost at most 15 % of the training.
     name
-        What it is called in tables; made from the settings by default.
+        Its name in tables; made from the settings by default.
     """
 
     def __post_init__(self) -> None:
-        """Check everything and say all that is wrong at once."""
+        """Check everything; report all problems at once."""
         values, problems = read_fields(self)
         self._set(values)
         problems += self._read_axes()
         lagrangian: Lagrangian | None = None
-        try:
+        with collecting(problems):
             lagrangian = _lagrangian(self.activation, self.power)
-        except InputError as error:
-            problems += error.problems
         if not isinstance(self.regime, Proportional | MemoriesOnly):
             problems.append(f"regime must be Proportional(…) or MemoriesOnly(…), got {self.regime!r}")
         elif "scales" in values:
@@ -124,29 +122,27 @@ class Study(Description):
             object.__setattr__(self, name, value)
 
     def _read_axes(self) -> list[str]:
-        """Put what was read of the axes into their places; return what is wrong with them."""
-        given = {"eta0": self.eta0, "noise": self.noise}
+        """Set the axes to the values read; return the problems."""
+        values = {"eta0": self.eta0, "noise": self.noise}
         problems = []
         for axis, axis_values in dict(self.axes).items():
             if axis == "eta0":
-                problems.append("axes must not hold eta0: it is an argument of its own")
+                problems.append("axes must not contain eta0: it is a separate argument")
             elif axis in AXES:
-                given[axis] = axis_values
+                values[axis] = axis_values
             else:
                 problems.append(unknown("axis", axis, AXES))
         axes: dict[str, tuple[float, ...]] = {}
-        for axis, axis_values in given.items():
-            try:
+        for axis, axis_values in values.items():
+            with collecting(problems):
                 axes[axis] = AXES[axis].read(axis_values)
-            except InputError as error:
-                problems += error.problems
         self._set({"eta0": axes.pop("eta0", ()), "axes": axes})
         if "noise" in axes:
             self._set({"noise": axes["noise"][0]})
         return problems
 
     def _belonging_problems(self, lagrangian: Lagrangian | None) -> list[str]:
-        """Return which axes were given that this model or this optimizer does not have."""
+        """Return the axes that this model or this optimizer does not have, a sentence each."""
         known: dict[str, tuple[str, ...]] = {"optimizer": (self.optimizer,)}
         if lagrangian is not None:
             known["activation"] = (lagrangian.name, lagrangian.family)
@@ -159,11 +155,11 @@ class Study(Description):
 
     def _check_rule(self) -> None:
         rule = self.rule()
-        mine = (self.lagrangian.family, self.optimizer, self.regime.name)
-        if (rule.family, rule.optimizer, rule.regime) != mine:
-            given = ", ".join((rule.family, rule.optimizer, rule.regime))
-            raise InputError(f"parameterization is for {given}, but the study is {', '.join(mine)}")
-        # Odd activations have no mean that centring would take out.
+        own = (self.lagrangian.family, self.optimizer, self.regime.name)
+        rules = (rule.family, rule.optimizer, rule.regime)
+        if rules != own:
+            raise InputError(f"parameterization is for {', '.join(rules)}, but the study is {', '.join(own)}")
+        # Odd activations have no mean that centring would remove.
         if rule.centred_only and not self.centred and not isinstance(self.lagrangian, Identity | Tanh):
             raise InputError(f"parameterization {self.parameterization} holds for centred models only")
 
@@ -176,31 +172,24 @@ class Study(Description):
         if not names:
             raise InputError("probe_steps need probes: say what to measure")
         last = min(self.steps(self.regime.shape(scale)) for scale in self.scales) - 1
-        if max(self.probe_steps) > last:
-            raise InputError(
-                f"probe_steps must be at most {last}, the last step, got {max(self.probe_steps)}"
-            )
+        if (largest := max(self.probe_steps)) > last:
+            raise InputError(f"probe_steps must be at most {last}, the last step, got {largest}")
 
     def _shape_problems(self) -> list[str]:
         problems: list[str] = []
         data: Source | None = None
-        try:
+        with collecting(problems):
             data = self.source()
-        except InputError as error:
-            problems += error.problems
         for scale in self.scales:
-            try:
+            with collecting(problems, f"scale {scale}: "):
                 shape = self.regime.shape(scale)
-            except InputError as error:
-                problems += [f"scale {scale}: {p}" for p in error.problems]
-                continue
-            problems += [f"scale {scale}: {p}" for p in self.regime.problems(scale)]
-            if data is not None:
-                problems += data.problems(shape)
+                problems += [f"scale {scale}: {p}" for p in self.regime.problems(scale)]
+                if data is not None:
+                    problems += data.problems(shape)
         return problems
 
     def default_name(self) -> str:
-        """Return the name that is made from the settings."""
+        """Return the name made from the settings."""
         power = getattr(self.lagrangian, "power", 1)
         parts = [self.lagrangian.name + ("" if power == 1 else f"{power:g}"), self.optimizer]
         if self.regime.name != "proportional":
@@ -217,7 +206,7 @@ class Study(Description):
             parts.append(self.precision)
         return "-".join(parts)
 
-    # --- what it is made of ------------------------------------------------------------------------
+    # --- its parts ---------------------------------------------------------------------------------
 
     @property
     def lagrangian(self) -> Lagrangian:
@@ -226,7 +215,7 @@ class Study(Description):
         return self.activation
 
     def rule(self) -> Parameterization:
-        """Return the parameterization the scales and learning rates come from."""
+        """Return the parameterization of the scales and learning rates."""
         if isinstance(self.parameterization, Parameterization):
             return self.parameterization
         with warnings.catch_warnings():
@@ -234,11 +223,11 @@ class Study(Description):
             return parameterization(self.parameterization, self.lagrangian, self.optimizer, self.regime)
 
     def source(self) -> Source:
-        """Return where the data comes from."""
+        """Return the source of the data."""
         return source(self.data, self.preparation)
 
     def steps(self, shape: Shape) -> int:
-        """Return the steps of a run at a shape."""
+        """Return the number of steps of a run at a shape."""
         return cost.steps(shape, self.epochs)
 
     def steps_to_probe(self, shape: Shape) -> tuple[int, ...]:
@@ -257,17 +246,17 @@ class Study(Description):
 
     @property
     def grid(self) -> dict[str, tuple[float, ...]]:
-        """The values of every axis, one each for those that are not swept."""
+        """The values of every axis, one for each axis that is not swept."""
         held = {axis: p.default for axis, p in AXES.items()}
         if isinstance(self.lagrangian, Softmax):
             held["beta"] = float(self.lagrangian.beta)
-        given = {"eta0": tuple(self.eta0)} | dict(self.axes)
-        return {axis: given.get(axis, (held[axis],)) for axis in AXES}
+        axes = {"eta0": tuple(self.eta0)} | dict(self.axes)
+        return {axis: axes.get(axis, (held[axis],)) for axis in AXES}
 
     # --- runs and their keys -----------------------------------------------------------------------
 
     def settings(self) -> dict[str, Any]:
-        """Return what all runs share and what changes their results, as a plain document."""
+        """Return the settings that all runs share and that affect their results, as a plain document."""
         plain = {
             name: getattr(self, name)
             for name, p in parameters(Description).items()
@@ -282,11 +271,11 @@ class Study(Description):
         } | plain
 
     def _parameterization_key(self) -> Any:
-        """Return the name of a known rule, the exponents of one that was given by hand."""
+        """Return the name of a known rule, or the exponents of any other."""
         if self.parameterization in PARAMETERIZATIONS:
             return self.parameterization
         powers = {k: v for k, v in self.rule().to_json().items() if isinstance(v, dict)}
-        # These came later; while they are 1, runs keep the keys they had before.
+        # These were added later; while they are 1, runs keep their earlier keys.
         return {k: v for k, v in powers.items() if v or k not in ("epsilon_b", "epsilon_c")}
 
     @property
@@ -303,7 +292,7 @@ class Study(Description):
         )
 
     def runs_at(self, points: Iterable[Mapping[str, float]]) -> list[RunSpec]:
-        """Return the runs with these values of the axes (the others at their first), all scales and seeds."""
+        """Return the runs at these axis values (first values for other axes), for all scales and seeds."""
         settings, points = self.settings(), list(points)
         first = {axis: values[0] for axis, values in self.grid.items()}
         specs = []
@@ -334,13 +323,13 @@ class Study(Description):
 
 
 def unknown(what: str, name: str, known: Iterable[str]) -> str:
-    """Return the sentence about a name that there is not, with a guess at what was meant."""
+    """Return the message about an unknown name, with a guess at what was meant."""
     near = difflib.get_close_matches(name, list(known), 1, 0.5)
     return f"unknown {what} {name!r}" + (f" (did you mean {near[0]!r}?)" if near else "")
 
 
 def belonging_problem(described: Parameter, value: str) -> str:
-    """Return the sentence about a parameter that belongs to another model or optimizer."""
+    """Return the message about a parameter that belongs to another model or optimizer."""
     assert described.belongs is not None
     field, wanted = described.belongs
     return f"{described.document} belongs to the {field} {wanted!r}, got {value!r}"

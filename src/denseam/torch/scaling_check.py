@@ -17,12 +17,11 @@ from torch.optim import Optimizer
 
 from denseam import __version__
 from denseam.analysis.coordinates.judge import Check
-from denseam.analysis.coordinates.of_model import judged_runs, steps_asked
+from denseam.analysis.coordinates.of_model import judge_runs, steps_to_measure
 from denseam.errors import InputError
 from denseam.rules import Regime, Shape
 from denseam.rules.regimes import DEFAULT_REGIME
-from denseam.studies.records import Records, Row
-from denseam.studies.schema import COLUMNS, OPTIONAL
+from denseam.studies.records import COLUMNS, OPTIONAL, Records, Row
 from denseam.torch.model import generator
 from denseam.training.divergence import Ending, ending
 
@@ -63,13 +62,13 @@ def check(
     device
         Where to train.
     """
-    measured = steps_asked(scales, seeds, steps)
+    measured = steps_to_measure(scales, seeds, steps)
     runs: dict[tuple[int, int], list[dict[str, float]]] = {}
     for scale, seed in itertools.product(scales, range(seeds)):
         shape = regime.shape(scale)
         module = model(shape, seed).to(device)
         runs[scale, seed] = _run(module, optimizer(module, shape), shape, seed, measured, noise, activations)
-    return judged_runs(runs, measured, scales, seeds, regime, name)
+    return judge_runs(runs, measured, scales, seeds, regime, name)
 
 
 def sweep(

@@ -9,11 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, Int, Key
 
+from denseam.model.lagrangians import Elementwise
 from denseam.model.streams import stream
+from denseam.training.gradient import Columns
 
 
 class Batches(NamedTuple):
-    """Consecutive batches: indices into the data, and a key for the noise of each batch."""
+    """Consecutive batches: indices into the data, and a noise key for each batch."""
 
     samples: Int[Array, "steps B"]
     noise: Key[Array, " steps"]
@@ -25,9 +27,8 @@ def draw_batches(seed: int, epoch: int, P: int, B: int) -> Batches:
     The rest of the permutation is left out. Every step has its own noise key, numbered through the run.
     """
     n = P // B
-    return Batches(
-        jnp.asarray(sample_order(seed, epoch, P, B)), noise_keys(stream(seed, "noise"), epoch * n, n)
-    )
+    samples = jnp.asarray(sample_order(seed, epoch, P, B))
+    return Batches(samples, noise_keys(stream(seed, "noise"), epoch * n, n))
 
 
 def sample_order(seed: int, epoch: int, P: int, B: int) -> Int[np.ndarray, "steps B"]:
@@ -44,9 +45,33 @@ def noise_keys(key: Key[Array, ""], first: ArrayLike, steps: int) -> Key[Array, 
     return jax.vmap(lambda t: jax.random.fold_in(key, t))(first + jnp.arange(steps))
 
 
+def add_noise(Y: Float[Array, "B N"], key: Key[Array, ""], noise: ArrayLike) -> Float[Array, "B N"]:
+    """Return X = Y + σ_ε ε with ε ~ N(0, I)."""
+    return Y + noise * jax.random.normal(key, Y.shape, Y.dtype)
+
+
 def noisy_batch(
     data: Float[Array, "P N"], samples: Int[Array, " B"], key: Key[Array, ""], noise: ArrayLike
 ) -> tuple[Float[Array, "B N"], Float[Array, "B N"]]:
-    """Return one batch as (noisy, clean): X = Y + σ_ε ε with ε ~ N(0, I) drawn anew."""
+    """Return one batch as (noisy, clean)."""
     Y = data[samples]
-    return Y + noise * jax.random.normal(key, Y.shape, Y.dtype), Y
+    return add_noise(Y, key, noise), Y
+
+
+def noisy_columns(clean: Array, keys: Array, noise: ArrayLike, features: Elementwise) -> Columns:
+    """Return clean batches, steps × samples × features, with noise and as training sees them."""
+    X = jax.vmap(lambda Y, key: add_noise(Y, key, noise))(clean, keys)
+    return Columns(jnp.swapaxes(features.activation(X), -1, -2), jnp.swapaxes(clean, -1, -2))
+
+
+def draw(
+    data: Float[Array, "P N"], samples: Array, key: Array, first: Array, noise: Array, features: Elementwise
+) -> Columns:
+    """Return the batches of the steps from `first` on, whose samples have the given indices."""
+    return noisy_columns(data[samples], noise_keys(key, first, samples.shape[0]), noise, features)
+
+
+@jax.jit
+def mean_square(batches: Float[Array, "*groups T N B"]) -> Float[Array, "*groups T"]:
+    """Return the MSE of predicting zero for every batch, from its clean samples."""
+    return jnp.mean(batches * batches, axis=(-1, -2))

@@ -1,20 +1,31 @@
-"""What the machine has: cores, memory, and about how fast it is."""
+"""The devices: their cores, memory, approximate speed, and the precision they compute in."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import psutil
+
+from denseam.errors import InputError
 
 #: Share of the memory that the arrays of one program may take.
 MEMORY_SHARE = 0.5
-#: Rough sustained rates in FLOP/s of a core and of a GPU, and seconds to call one step: to choose how much
-#: is done at a time.
+#: Rough sustained rates of a core and of a GPU in FLOP/s, and the seconds to call one step. They decide how
+#: much is done at a time.
 RATES: Mapping[str, float] = {"cpu": 5e10, "gpu": 5e13}
 CALLING: Mapping[str, float] = {"cpu": 2e-6, "gpu": 2e-5}
+#: Precision → how XLA computes products of matrices.
+MATMUL: Mapping[str, str] = {
+    "float32": "highest",
+    "float64": "highest",
+    "tf32": "tensorfloat32",
+    "bf16": "BF16_BF16_F32",
+}
 
 
 def platform_of(device: Any) -> str:
@@ -23,7 +34,7 @@ def platform_of(device: Any) -> str:
 
 
 def cores() -> int:
-    """Return how many cores this process may use."""
+    """Return the number of cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -33,3 +44,24 @@ def memory(platform: str) -> float:
         stats = jax.devices()[0].memory_stats() or {}
         return MEMORY_SHARE * float(stats.get("bytes_limit", 8e9))
     return MEMORY_SHARE * float(psutil.virtual_memory().available)
+
+
+def check_precision(precision: str, platform: str) -> None:
+    """Refuse a precision that the device does not support."""
+    if platform == "cpu" and precision in ("tf32", "bf16"):
+        raise InputError(f"precision {precision!r} needs a GPU; on the CPU it must be 'float32' or 'float64'")
+
+
+def dtype_of(precision: str) -> Any:
+    """Return the type of parameters and samples."""
+    return jnp.float64 if precision == "float64" else jnp.float32
+
+
+def numbers(precision: str) -> Any:
+    """Return the context that allows arrays of this precision; threads do not inherit it."""
+    return jax.enable_x64(True) if precision == "float64" else contextlib.nullcontext()
+
+
+def products(precision: str) -> Any:
+    """Return the context that computes products in this precision; threads do not inherit it."""
+    return jax.default_matmul_precision(MATMUL[precision])

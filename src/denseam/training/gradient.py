@@ -1,7 +1,7 @@
 """The loss of a denoiser, its gradient written out, and one step.
 
-Data comes as rows. What is computed on a batch has samples as columns, as in the paper (and as is
-fastest, since W then stands on the left of every product):
+Data come as rows. Inside, samples are columns, as in the paper; that is also fastest, since W then stands on
+the left of every product:
 
 ========  ==================================================================================
 X, Y      a noisy batch and its clean version
@@ -45,7 +45,7 @@ def gradient(
 
     ``∇_W L = (s2/B) [ S Rᵀ + s1 A Gᵀ ]``,  ``∇_b L = (s2 s_b/B) A1``,  ``∇_c L = (s_c/B) R1``.
 
-    W stands in f twice: the first term comes from its outer place, the second from its inner one.
+    W occurs in f twice: the first term comes from its outer place, the second from its inner one.
     """
     return gradient_of_columns(model, Columns(model.drive(X).T, Y.T))
 
@@ -55,14 +55,14 @@ Joined = bool | Literal["stacked"]
 
 
 class Columns(NamedTuple):
-    """A batch as training sees it, samples as columns; all models with the same features share it."""
+    """A batch as training sees it, samples as columns; shared by all models with the same features."""
 
     G: Float[Array, "N B"]
     Y: Float[Array, "N B"]
 
 
 class Passes(NamedTuple):
-    """What the passes through the model meet: forward Z, σ(Z), S = Cσ(Z), R; backward A = C J C (W R)."""
+    """What the passes through the model compute: forward Z, σ(Z), S = Cσ(Z), R; backward A = C J C (W R)."""
 
     Z: Float[Array, "K B"]
     raw: Float[Array, "K B"]
@@ -81,25 +81,28 @@ def gradient_of_columns(
     model: DenseAM, batch: Columns, *, joined: Joined = True
 ) -> tuple[Float[Array, ""], Parameters]:
     """Return L and its gradient as `gradient` does."""
-    met = passes(model, batch)
-    return jnp.sum(met.R * met.R) / (2 * met.R.shape[1]), gradient_of_passes(model, batch, met, joined=joined)
+    passes = forward_and_back(model, batch)
+    L = jnp.sum(passes.R * passes.R) / (2 * passes.R.shape[1])
+    return L, gradient_of_passes(model, batch, passes, joined=joined)
 
 
-def passes(model: DenseAM, batch: Columns) -> Passes:
-    """Take a batch forward and the residuals back."""
+def forward_and_back(model: DenseAM, batch: Columns) -> Passes:
+    """Take a batch forward through the model, and the residuals back."""
     Z, raw, S, R = _forward(model, batch)
     C, _, jacobian_product = column_functions(model)
     return Passes(Z, raw, S, R, A=C(jacobian_product(Z, C(model.W @ R))))
 
 
-def gradient_of_passes(model: DenseAM, batch: Columns, met: Passes, *, joined: Joined = True) -> Parameters:
-    """Return the gradient from what the passes met.
+def gradient_of_passes(
+    model: DenseAM, batch: Columns, passes: Passes, *, joined: Joined = True
+) -> Parameters:
+    """Return the gradient from the arrays of both passes.
 
-    S Rᵀ and s1 A Gᵀ have one shape, so they are one product of inner dimension 2B; that is faster on a
-    CPU, while two products (`joined` False) are faster on a GPU. On a mesh that deals out the samples
+    S Rᵀ and s1 A Gᵀ have the same shape, so they can be one product of inner dimension 2B. That is faster on
+    a CPU; two products (`joined` False) are faster on a GPU. On a mesh that distributes the samples,
     'stacked' pairs are one product too, without moving samples between devices.
     """
-    (_, _, S, R, A), G, B = met, batch.G, batch.G.shape[1]
+    (_, _, S, R, A), G, B = passes, batch.G, batch.G.shape[1]
     if joined == "stacked":
         pairs = jnp.stack([S, A]), jnp.stack([R, model.s1 * G])
         outer_and_inner = jnp.einsum("tkb,tnb->kn", *pairs)
@@ -133,7 +136,7 @@ class ColumnFunctions(NamedTuple):
 
 
 def column_functions(model: DenseAM) -> ColumnFunctions:
-    """Return the functions of a model that act on hidden neurons, which act along rows, for columns."""
+    """Return the functions of a model's hidden neurons, which act along rows, for samples as columns."""
 
     def centre(V: Array) -> Array:
         return V - jnp.mean(V, axis=0, keepdims=True) if model.centred else V
@@ -155,7 +158,7 @@ def step(
     X: Float[Array, "B N"],
     Y: Float[Array, "B N"],
 ) -> tuple[DenseAM, optax.OptState, Float[Array, ""]]:
-    """Take one step on one batch; return the model, the optimizer's state, and the MSE before it."""
+    """Take one step on one batch; return the model, the optimizer's state, and the MSE before the step."""
     return step_on_columns(model, optimizer, state, Columns(model.drive(X).T, Y.T))
 
 

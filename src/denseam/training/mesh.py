@@ -1,8 +1,8 @@
 """One model on many devices: what lies where.
 
-A mesh has two axes. Along `memories` the rows of W are dealt out, with them b, the moments of both, and the
-hidden neurons; along `batch` the samples. c and all numbers are everywhere. The compiler places the
-collectives. For M devices along memories and D along the batch a step needs
+A mesh has two axes. The rows of W are distributed along `memories`, and with them b, the moments of both and
+the hidden neurons; the samples are distributed along `batch`. c and all scalars are on every device. The
+compiler places the collectives. For M devices along memories and D along the batch a step needs
 
 =======================  ==========================================================  ================
 what                     why                                                         entries
@@ -30,14 +30,12 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from denseam.errors import InputError, refuse
 from denseam.model.dense_am import Parameters
 from denseam.rules import Shape
-from denseam.training.processes import join_processes as join_processes  # where the commands look for it
-from denseam.training.processes import stdout_apart as stdout_apart
 
 AXES = ("memories", "batch")
 
 
 def parse_mesh(text: str) -> dict[str, int]:
-    """Read ``memories=4,batch=2``; an axis that is not named has length 1."""
+    """Read ``memories=4,batch=2``; an axis that is left out has length 1."""
     sizes = dict.fromkeys(AXES, 1)
     for part in text.split(","):
         axis = re.fullmatch(r"\s*(\w+)\s*=\s*(\d+)\s*", part)
@@ -48,7 +46,7 @@ def parse_mesh(text: str) -> dict[str, int]:
 
 
 def make_mesh(sizes: Mapping[str, int], shape: Shape, devices: Sequence[Any] | None = None) -> Mesh:
-    """Return a mesh for a model of some shape; refuse one that does not divide it or needs more devices."""
+    """Return a mesh for a model; refuse one that does not divide its shape or needs more devices."""
     M, D = (sizes.get(axis, 1) for axis in AXES)
     devices = list(devices if devices is not None else jax.devices())
     problems = []
@@ -88,7 +86,7 @@ class Placement:
         self.batches = self._on(None, None, "batch")  # steps × features × samples
 
     def state(self, state: Any) -> Any:
-        """Return where the state of an optimizer lies: moments with their parameter."""
+        """Return where the state of an optimizer lies: moments where their parameter does."""
 
         def where(path: tuple[Any, ...], leaf: Any) -> NamedSharding:
             label = next((key.key for key in path if isinstance(key, jax.tree_util.DictKey)), "")
@@ -101,18 +99,18 @@ class Placement:
     def put(self, values: Any, places: Any) -> Any:
         """Place values that every process has, each keeping its own part."""
 
-        def one(value: Any, place: NamedSharding) -> jax.Array:
+        def put_array(value: Any, place: NamedSharding) -> jax.Array:
             whole = np.asarray(value)
             return jax.make_array_from_callback(whole.shape, place, lambda part: whole[part])
 
-        return jax.tree.map(one, values, places)
+        return jax.tree.map(put_array, values, places)
 
     def _on(self, *axes: str | None) -> NamedSharding:
         return NamedSharding(self.mesh, PartitionSpec(*axes))  # type: ignore[no-untyped-call]
 
 
 def whole(value: Any) -> np.ndarray[Any, Any]:
-    """Return an array as it is for all devices together, on every process."""
+    """Return all of an array that is distributed over devices, on every process."""
     if isinstance(value, jax.Array) and not value.is_fully_addressable:
         if value.is_fully_replicated:
             return np.asarray(value.addressable_data(0))

@@ -1,12 +1,13 @@
 """Optax optimizers with a learning rate for each parameter, taken from `Scales`.
 
 An `Optimizer` is plain data: its learning rates, momentum, betas and ε are leaves of a pytree, so
-many of them can be one tensor program and a new value compiles nothing. It has the ``init`` and
+many of them can be one tensor program and a new value needs no compilation. It has the ``init`` and
 ``update`` of an ``optax.GradientTransformation``, built from Optax's own parts.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
 from typing import Any
@@ -55,7 +56,7 @@ class Optimizer(eqx.Module):
     def update(
         self, gradient: Parameters, state: optax.OptState, parameters: Parameters | None = None
     ) -> tuple[Parameters, optax.OptState]:
-        """Return what is to be added to the parameters, and the next state."""
+        """Return the update to add to the parameters, and the next state."""
         updates, state = self.transformation().update(gradient, state, parameters)
         return updates, state
 
@@ -80,7 +81,7 @@ class Optimizer(eqx.Module):
 
 
 def sgd(scales: Scales, *, momentum: float | None = None, schedule: Schedule | None = None) -> Optimizer:
-    """Return SGD, ``Δθ = −η_θ ∇_θ L``, with heavy-ball momentum if asked for."""
+    """Return SGD, ``Δθ = −η_θ ∇_θ L``, with heavy-ball momentum if given."""
     _made_for(scales, "sgd")
     if momentum is not None and not 0 <= momentum < 1:
         raise InputError(f"momentum must be at least 0 and below 1, got {momentum!r}")
@@ -113,17 +114,10 @@ def adamw(
     schedule: Schedule | None = None,
 ) -> Optimizer:
     """Return AdamW, ``ΔW = −η_W (M̂/(√V̂ + ε_W) + λ_W W)``; the biases are not decayed."""
-    refuse([f"decay must be at least 0 and finite, got {decay!r}"] * (not 0 <= decay < math.inf))
+    if not 0 <= decay < math.inf:
+        raise InputError(f"decay must be at least 0 and finite, got {decay!r}")
     plain = adam(scales, beta1=beta1, beta2=beta2, epsilon=epsilon, schedule=schedule)
-    return Optimizer(
-        "adamw",
-        plain.rates,
-        beta1=beta1,
-        beta2=beta2,
-        epsilon=plain.epsilon,
-        decay=decay * scales.decay_W,
-        schedule=schedule,
-    )
+    return dataclasses.replace(plain, kind="adamw", decay=decay * scales.decay_W)
 
 
 def scaled(
@@ -132,8 +126,8 @@ def scaled(
     """Return any Optax optimizer with the learning rates of `scales`.
 
     `inner` is an ordinary optimizer made with learning rate 1, such as ``optax.lion(1.0)``; its
-    updates are multiplied by η_W, η_b, η_c. Take SGD's scales where its step is proportional to the
-    gradient, and Adam's where it normalises each entry.
+    updates are multiplied by η_W, η_b, η_c. Use SGD's scales if its step is proportional to the
+    gradient, and Adam's if it normalises each entry.
     """
     zero = jnp.zeros(2)
     step = inner.update(jnp.ones(2), inner.init(zero), zero)[0]
@@ -146,17 +140,15 @@ def scaled(
 
 
 def effective_learning_rates(optimizer: Optimizer, step: int = 0) -> dict[str, float]:
-    """Return the learning rates that are really applied at a step, measured.
+    """Measure the learning rates that are really applied at a step.
 
     The optimizer is run on a constant gradient beside a copy of itself with rates 1 and no schedule;
-    the ratio of their updates is what the learning rates, the schedule and the wrapping did.
+    the ratio of their updates is the effect of the learning rates, the schedule and the wrapping.
     """
     if not isinstance(step, int) or step < 0:
         raise InputError(f"step must be a whole number of at least 0, got {step!r}")
-    one = jnp.ones((1, 1)), jnp.ones(1), jnp.ones(1)
-    probe = Parameters(*one)
-    bare = eqx.tree_at(lambda o: o.rates, optimizer, Parameters(1.0, 1.0, 1.0))  # type: ignore[arg-type]
-    bare = Optimizer(**{**vars(bare), "schedule": None})
+    probe = Parameters(jnp.ones((1, 1)), jnp.ones(1), jnp.ones(1))
+    bare = dataclasses.replace(optimizer, rates=Parameters(1.0, 1.0, 1.0), schedule=None)  # type: ignore[arg-type]
 
     def last(o: Optimizer) -> Parameters:
         def advance(_: int, carry: tuple[Any, Any]) -> tuple[Any, Any]:

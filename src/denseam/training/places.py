@@ -1,4 +1,4 @@
-"""Where one model is trained: on a device, or dealt out over many. Both do the same things."""
+"""Where one model is trained: on one device, or distributed over many, with the same interface."""
 
 from __future__ import annotations
 
@@ -13,36 +13,38 @@ from jaxtyping import Array
 
 from denseam.model.checkpoint import Opened
 from denseam.model.dense_am import DenseAM, Parameters
+from denseam.training.batches import noisy_columns
 from denseam.training.gradient import Columns
 from denseam.training.mesh import Placement
 from denseam.training.optimizers import Optimizer
-from denseam.training.segments import advance
+from denseam.training.run import advance
 
-#: Makes model and optimizer of the run, with the given parameters or with those of its seed.
+#: Makes the model and the optimizer of the run, with the given parameters or those of its seed.
 Build = Callable[[Parameters | None], tuple[DenseAM, Optimizer]]
 #: Parameters, and the optimizer's state.
 Trainable = tuple[Parameters, Any]
 
 
 def named(parameters: Parameters, state: Any) -> dict[str, Any]:
-    """Return all that a step changes by the names that it has in a file."""
+    """Return everything that a step changes, by its name in a file."""
     moments = {f"optimizer.{i}": leaf for i, leaf in enumerate(jax.tree.leaves(state))}
     return {**parameters._asdict(), **moments}
 
 
 class OneDevice:
-    """Training on the device at hand."""
+    """Training on the default device."""
 
     def __init__(self, platform: str) -> None:
-        self._joined = platform == "cpu"
+        self._noisy = _noisy_columns
+        self._step: Any = functools.partial(_advance, joined=platform == "cpu")
 
     def begin(self, build: Build) -> tuple[DenseAM, Optimizer]:
         """Return the model without parameters, and the optimizer; nothing is drawn yet."""
         self._build = build
-        # What is not a parameter has no size, so it comes from a model of one memory.
+        # Everything but the parameters has no size, so it comes from a model with one memory.
         dtype = jax.eval_shape(lambda: build(None)[0].W).dtype
-        one = Parameters(*(jnp.zeros(shape, dtype) for shape in ((1, 1), (1,), (1,))))
-        model, self._optimizer = build(one)
+        smallest = Parameters(*(jnp.zeros(shape, dtype) for shape in ((1, 1), (1,), (1,))))
+        model, self._optimizer = build(smallest)
         return model.without_parameters(), self._optimizer
 
     def draw(self) -> Trainable:
@@ -57,73 +59,13 @@ class OneDevice:
     def read(self, file: Opened) -> Trainable:
         """Return the parameters and the state that a file holds."""
         like = self._like()
-        names = named(*like)
-        read = {name: self._placed(file, name, leaf) for name, leaf in names.items()}
-        return jax.tree.unflatten(jax.tree.structure(like), list(read.values()))  # type: ignore[no-any-return]
+        leaves = [self._placed(file, name, leaf) for name, leaf in named(*like).items()]
+        return jax.tree.unflatten(jax.tree.structure(like), leaves)  # type: ignore[no-any-return]
 
-    def batches(self, clean: Any, keys: Array, noise: Array, features: Any) -> Columns:
+    def batches(self, clean: np.ndarray[Any, Any], keys: Array, noise: Array, features: Any) -> Columns:
         """Return clean batches with noise."""
-        drawn: Columns = _add_noise(jnp.asarray(clean), keys, noise, features)
-        return drawn
-
-    def advance(self, *now: Any) -> tuple[Parameters, Any, Array]:
-        """Take a step on every batch."""
-        parameters, state, error, _ = _advance(*now, joined=self._joined)
-        return parameters, state, error
-
-    def share(self, columns: Columns) -> Columns:
-        """Return batches as they are evaluated."""
+        columns: Columns = self._noisy(clean, keys, noise, features)
         return columns
-
-    def _like(self) -> Trainable:
-        """Return shapes and types of parameters and state."""
-
-        def drawn() -> Trainable:
-            parameters = self._build(None)[0].parameters
-            return parameters, self._optimizer.init(parameters)
-
-        return jax.eval_shape(drawn)  # type: ignore[no-any-return]
-
-    def _placed(self, file: Opened, name: str, leaf: Any) -> Array:
-        return jnp.asarray(_checked(file, name, leaf).read(name), leaf.dtype)
-
-
-class OnMesh(OneDevice):
-    """Training on many devices: every array is made where it belongs, the compiler does the rest."""
-
-    def __init__(self, placement: Placement) -> None:
-        self._at = placement
-        shared = Columns(placement.batches, placement.batches)  # type: ignore[arg-type]
-        self._noisy = jax.jit(_noisy, out_shardings=shared)
-
-    def begin(self, build: Build) -> tuple[DenseAM, Optimizer]:
-        """Return the model without parameters, and the optimizer; nothing is drawn yet."""
-        begun = super().begin(build)
-        _, state = self._like()
-        self._places = (self._at.parameters, self._at.state(state))
-        self._step = jax.jit(
-            functools.partial(advance, joined="stacked"),
-            out_shardings=(*self._places, self._at.everywhere, None),
-            donate_argnums=(0, 1),
-        )
-        return begun
-
-    def draw(self) -> Trainable:
-        """Return the parameters of the seed, and the state before the first step, dealt out."""
-        parameters = self.untrained()
-        return parameters, jax.jit(lambda p: self._optimizer.init(p), out_shardings=self._places[1])(
-            parameters
-        )
-
-    def untrained(self) -> Parameters:
-        """Draw every row where it stays, so that no device ever holds all of W."""
-        drawn: Parameters = jax.jit(lambda: self._build(None)[0].parameters, out_shardings=self._places[0])()
-        return drawn
-
-    def batches(self, clean: Any, keys: Array, noise: Array, features: Any) -> Columns:
-        """Return clean batches with noise, dealt out."""
-        drawn: Columns = self._noisy(np.asarray(clean), keys, noise, features)
-        return drawn
 
     def advance(self, *now: Any) -> tuple[Parameters, Any, Array]:
         """Take a step on every batch."""
@@ -131,11 +73,60 @@ class OnMesh(OneDevice):
         return parameters, state, error
 
     def share(self, columns: Columns) -> Columns:
-        """Return batches as they are evaluated: whole, on every device."""
+        """Return batches as they are evaluated."""
+        return columns
+
+    def _like(self) -> Trainable:
+        """Return the shapes and types of parameters and state."""
+
+        def draw() -> Trainable:
+            parameters = self._build(None)[0].parameters
+            return parameters, self._optimizer.init(parameters)
+
+        return jax.eval_shape(draw)  # type: ignore[no-any-return]
+
+    def _placed(self, file: Opened, name: str, leaf: Any) -> Array:
+        return jnp.asarray(_checked(file, name, leaf).read(name), leaf.dtype)
+
+
+class OnMesh(OneDevice):
+    """Training on many devices: every array is created where it belongs; the compiler does the rest."""
+
+    def __init__(self, placement: Placement) -> None:
+        self._at = placement
+        shared = Columns(placement.batches, placement.batches)  # type: ignore[arg-type]
+        self._noisy = jax.jit(noisy_columns, out_shardings=shared)
+
+    def begin(self, build: Build) -> tuple[DenseAM, Optimizer]:
+        """Return the model without parameters, and the optimizer; nothing is drawn yet."""
+        frame_and_optimizer = super().begin(build)
+        _, state = self._like()
+        self._places = (self._at.parameters, self._at.state(state))
+        self._step = jax.jit(
+            functools.partial(advance, joined="stacked"),
+            out_shardings=(*self._places, self._at.everywhere, None),
+            donate_argnums=(0, 1),
+        )
+        return frame_and_optimizer
+
+    def draw(self) -> Trainable:
+        """Return the parameters of the seed, and the state before the first step, distributed."""
+        parameters = self.untrained()
+        init = jax.jit(lambda p: self._optimizer.init(p), out_shardings=self._places[1])
+        return parameters, init(parameters)
+
+    def untrained(self) -> Parameters:
+        """Draw every row on its own device, so that no device ever holds all of W."""
+        draw = jax.jit(lambda: self._build(None)[0].parameters, out_shardings=self._places[0])
+        parameters: Parameters = draw()
+        return parameters
+
+    def share(self, columns: Columns) -> Columns:
+        """Return batches as they are evaluated: all of each, on every device."""
         return self._at.put(columns, Columns(self._at.everywhere, self._at.everywhere))  # type: ignore[arg-type, no-any-return]
 
     def _placed(self, file: Opened, name: str, leaf: Any) -> Array:
-        """Read the rows that belong to the devices of this process, for one device after the other."""
+        """Read the rows of this process's devices, one device after the other."""
         source, place = _checked(file, name, leaf), named(*self._places)[name]
         return jax.make_array_from_callback(
             leaf.shape, place, lambda part: np.asarray(source.read(name, part or ()), leaf.dtype)
@@ -148,10 +139,5 @@ def _checked(file: Opened, name: str, leaf: Any) -> Opened:
     return file
 
 
-def _noisy(clean: Array, keys: Array, noise: Array, features: Any) -> Columns:
-    drawn = jax.vmap(lambda key, Y: Y + noise * jax.random.normal(key, Y.shape, Y.dtype))(keys, clean)
-    return Columns(jnp.swapaxes(features.activation(drawn), -1, -2), jnp.swapaxes(clean, -1, -2))
-
-
-_add_noise = jax.jit(_noisy)
+_noisy_columns = jax.jit(noisy_columns)
 _advance = jax.jit(advance, static_argnames=("joined", "probes"), donate_argnums=(0, 1))

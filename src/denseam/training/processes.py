@@ -1,4 +1,4 @@
-"""Processes that train one model together: how they join, agree on a value and share a folder."""
+"""Processes that train one model together: joining, agreeing on a value, sharing a folder."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def join_processes(coordinator: str, processes: int | None = None, process: int 
     Parameters
     ----------
     coordinator
-        HOST:PORT of the first process, or 'auto' where a cluster's scheduler tells (Slurm, MPI, TPUs).
+        HOST:PORT of the first process, or 'auto' if the cluster's scheduler provides it (Slurm, MPI, TPUs).
     processes, process
-        How many there are, and which one this is.
+        The number of processes, and the index of this one.
     """
     auto = coordinator == "auto"
     problems = []
@@ -61,20 +61,20 @@ class Processes:
         return jax.process_index() == 0
 
     def all_well(self, well: bool) -> bool:
-        """Wait until all of them have come here; return whether all are well."""
+        """Wait for all of them; return whether all are well."""
         return bool(np.all(multihost_utils.process_allgather(np.asarray(well))))
 
 
 def writers() -> Writers:
-    """Return those who train together."""
+    """Return the processes that train together."""
     return ALONE if jax.process_count() == 1 else Processes()
 
 
 def as_the_first_says(value: Plain) -> Plain:
-    """Return the value that the first process has, so that all decide alike; of the same type everywhere."""
+    """Return the first process's value, so that all decide alike; its type must be the same everywhere."""
     if jax.process_count() == 1:
         return value
-    # As bytes: without x64 JAX has neither whole numbers above 2³¹ nor fractions of more than 24 bits.
+    # As bytes: without x64 JAX has neither integers above 2³¹ nor fractions of more than 24 bits.
     own = np.asarray(value)
     first = multihost_utils.broadcast_one_to_all(np.frombuffer(own.tobytes(), np.uint8))
     theirs: Plain = np.frombuffer(np.asarray(first, np.uint8).tobytes(), own.dtype)[0].item()
@@ -82,7 +82,7 @@ def as_the_first_says(value: Plain) -> Plain:
 
 
 def check_folder(folder: Path) -> None:
-    """Make a folder; refuse one that cannot be written or that is not the same for all processes."""
+    """Create a folder; refuse one that is not writable or not the same for all processes."""
     together, number = writers(), as_the_first_says(int.from_bytes(os.urandom(2), "big"))
     sign, own = folder / f".sign-{number}", folder / f".probe-{uuid.uuid4().hex}"
 
@@ -99,7 +99,7 @@ def check_folder(folder: Path) -> None:
         each(together, folder, probe)
         if not together.all_well(sign.exists()):
             raise InputError(
-                f"out {folder}: not the same folder for all processes; take one that all of them see"
+                f"out {folder}: not the same folder for all processes; use one that all of them see"
             )
     except OSError as error:
         raise InputError(f"out {folder}: cannot be written ({error.strerror})") from None
@@ -110,7 +110,7 @@ def check_folder(folder: Path) -> None:
 
 @contextlib.contextmanager
 def stdout_apart() -> Iterator[None]:
-    """Send what libraries print on standard output to standard error, as gloo does when processes meet."""
+    """Redirect standard output to standard error: gloo prints there when processes join."""
     sys.stdout.flush()
     kept = os.dup(1)
     try:

@@ -1,7 +1,7 @@
-"""Progress of long work, as events; whoever wants to know of them overrides their methods.
+"""Progress of long work as events: a listener overrides the methods of the events it wants.
 
-Every call that takes long has an argument `progress`. `denseam.report.progress.Terminal` shows the events to
-people; `Progress` itself is silent.
+Every call that may take long has an argument `progress`. `denseam.report.progress.Terminal` prints the
+events; `Progress` itself is silent.
 """
 
 from __future__ import annotations
@@ -13,53 +13,53 @@ from denseam.errors import InputError
 
 if TYPE_CHECKING:
     from denseam.rules import Shape
-    from denseam.studies.outcome import Outcome
+    from denseam.studies.runs import Outcome
     from denseam.studies.study import RunSpec, Study
 
 
 class Progress:
-    """Hear how work goes on. Events of a sweep come from worker threads as well."""
+    """Receives the events of long work. Events of a sweep come from worker threads as well."""
 
     def message(self, text: str) -> None:
-        """Hear a line that people should know."""
+        """Receive a line to show to people."""
 
     # --- a sweep: many runs ------------------------------------------------------------------------
 
     def sweep_begins(self, todo: Sequence[tuple[Study, Sequence[RunSpec]]], reused: int) -> None:
-        """Hear which runs of which studies will be trained, and how many are there already."""
+        """Receive the runs of each study to be trained, and how many existing runs are reused."""
 
     def compiling(self, shape: Shape) -> None:
-        """Hear that a program for a new shape is being compiled."""
+        """Note that a program for a new shape is being compiled."""
 
     def advanced(self, steps: int, spec: RunSpec) -> None:
-        """Hear that a run took so many more steps (or will not need them)."""
+        """Note that a run has taken this many more steps (or will not need them)."""
 
     def finished(self, outcomes: Sequence[Outcome]) -> None:
-        """Hear that a chunk of runs has ended."""
+        """Receive the outcomes of a chunk of runs that has ended."""
 
     def sweep_ends(self) -> None:
-        """Hear that a sweep is done, or was stopped."""
+        """Note that a sweep is done, or was stopped."""
 
     # --- a training: one model ---------------------------------------------------------------------
 
     def training_begins(self, name: str, steps: int, epochs: int, done: int = 0) -> None:
-        """Hear what is trained, for how long, and how many of the steps were taken before."""
+        """Receive the name of the model, the length of the training, and the steps taken before."""
 
     def training_advanced(self, step: int, loss: float) -> None:
-        """Hear how many steps are done in all, and the mean loss of the last ones."""
+        """Receive the number of steps done in all, and the mean loss of the last ones."""
 
     def epoch_ended(self, epoch: int, loss: float, expected: tuple[float, float] | None = None) -> None:
-        """Hear the mean loss of an epoch (counted from 1), and the range that small models predict."""
+        """Receive the mean loss of an epoch (counted from 1), and the range that small models predict."""
 
     def left_expected(self, epoch: int, loss: float, expected: tuple[float, float], side: str) -> None:
-        """Hear that the loss has left that range, and on which side: 'above' or 'below'."""
+        """Note that the loss has left that range, and on which side: 'above' or 'below'."""
 
     def training_ends(self) -> None:
-        """Hear that training is done, or was stopped."""
+        """Note that training is done, or was stopped."""
 
 
 def calling(**functions: Callable[..., None]) -> Progress:
-    """Return a progress that calls functions, by the name of the event, as in `calling(message=print)`."""
+    """Return a listener that calls a function for each event named, as in `calling(message=print)`."""
     progress = Progress()
     for event, function in functions.items():
         if not hasattr(progress, event):
@@ -69,9 +69,9 @@ def calling(**functions: Callable[..., None]) -> Progress:
 
 
 def told(progress: Progress | None, say: Callable[[str], None] | None) -> Progress:
-    """Return who is told: `progress`, a function that gets the messages alone, or nobody."""
+    """Return the listener: `progress`, or a function that receives the messages alone, or a silent one."""
     if progress is not None and say is not None:
-        raise InputError("progress and say are told the same; give one of them")
+        raise InputError("progress and say receive the same messages; give one of them")
     if say is not None:
         return calling(message=say)
     return progress or Progress()

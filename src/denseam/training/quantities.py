@@ -1,8 +1,8 @@
 """What can be measured while a model trains: names, symbols, equations, and where they apply.
 
-Plain data, so that records, studies and tables agree on the names. How each is computed is in
-`denseam.training.probes`. Unless something else is said, a value is the root mean square of the entries,
-measured on the batch in hand: states before the step, changes by the step.
+Plain data, so that records, studies and tables agree on the names; `denseam.training.probes` computes them.
+Unless stated otherwise, a value is the root mean square of the entries, measured on the current batch: states
+before the step, changes by the step.
 """
 
 from __future__ import annotations
@@ -14,18 +14,16 @@ from denseam.errors import InputError, listed, refuse
 
 
 class Quantity(NamedTuple):
-    """One thing that can be measured.
+    """A quantity that can be measured.
 
     Attributes
     ----------
     group
-        The file of `denseam.training.probes` it is computed in.
-    symbol
-        How it is written in formulas.
-    meaning
-        What it is, in one line.
+        The function of `denseam.training.probes` that computes it.
+    symbol, meaning
+        How it is written in formulas, and what it is in one line.
     needs
-        '', or what it applies to alone: 'sgd', 'adam' or 'softmax'.
+        '', or the only case it applies to: 'sgd', 'adam' or 'softmax'.
     """
 
     group: str
@@ -84,7 +82,7 @@ QUANTITIES: Mapping[str, Quantity] = {
 
 GROUPS: tuple[str, ...] = tuple(dict.fromkeys(q.group for q in QUANTITIES.values()))
 
-#: Where a quantity applies → the word for a message.
+#: The case a quantity applies to → its words in a message.
 _NEEDS = {
     "sgd": "the optimizer 'sgd' without momentum",
     "adam": "the optimizer 'adam'",
@@ -97,18 +95,22 @@ def applicable(family: str, optimizer: str, momentum: bool = False) -> tuple[str
     return tuple(name for name in QUANTITIES if _applies(name, family, optimizer, momentum))
 
 
-def resolve(asked: Iterable[str], family: str, optimizer: str, momentum: bool = False) -> tuple[str, ...]:
+def resolve(requested: Iterable[str], family: str, optimizer: str, momentum: bool = False) -> tuple[str, ...]:
     """Return the quantities meant by names and groups ('all' is a group too), in the order of the table.
 
-    A group gives its members that apply; a quantity that is asked for by its name must apply.
+    A group gives its members that apply; a quantity requested by name must apply.
     """
-    words = list(asked)
-    unknown = [w for w in words if w not in QUANTITIES and w not in GROUPS and w != "all"]
-    misplaced = [w for w in words if w in QUANTITIES and not _applies(w, family, optimizer, momentum)]
-    refuse(
-        [f"probes must be 'all', {listed(GROUPS)} or quantities such as 'dZ1', got {w!r}" for w in unknown]
-        + [f"probe {w} ({QUANTITIES[w].symbol}) needs {_NEEDS[QUANTITIES[w].needs]}" for w in misplaced]
-    )
+    words, problems = list(requested), []
+    for word in words:
+        if word not in (*QUANTITIES, *GROUPS, "all"):
+            problems.append(
+                f"probes must be 'all', {listed(GROUPS)} or quantities such as 'dZ1', got {word!r}"
+            )
+        elif word in QUANTITIES and not _applies(word, family, optimizer, momentum):
+            problems.append(
+                f"probe {word} ({QUANTITIES[word].symbol}) needs {_NEEDS[QUANTITIES[word].needs]}"
+            )
+    refuse(problems)
     return tuple(
         name
         for name in applicable(family, optimizer, momentum)

@@ -1,4 +1,4 @@
-"""Training one model: an epoch, a run, and what became of it."""
+"""Training one model: steps on consecutive batches, and a run."""
 
 from __future__ import annotations
 
@@ -17,58 +17,66 @@ from denseam.errors import refuse
 from denseam.model.dense_am import DenseAM, Parameters
 from denseam.training.batches import Batches, draw_batches, noisy_batch
 from denseam.training.divergence import Status, ending, infinite_once_blown
-from denseam.training.gradient import loss, mse, step
+from denseam.training.gradient import Columns, Joined, loss_of_columns, mse, step_on_columns
 from denseam.training.optimizers import Optimizer
+from denseam.training.probes import measure
 from denseam.training.progress import Progress, calling
 
 
-def train_epoch(
-    model: DenseAM,
+def advance(
+    parameters: Parameters,
+    state: Any,
+    frame: DenseAM,
     optimizer: Optimizer,
-    state: optax.OptState,
-    data: Float[Array, "P N"],
-    batches: Batches,
-    noise: ArrayLike,
-) -> tuple[DenseAM, optax.OptState, Float[Array, " steps"]]:
-    """Take one step on each batch of an epoch; return the MSE of every step."""
+    segment: Columns,
+    due: Array | None = None,
+    *,
+    joined: Joined,
+    probes: tuple[str, ...] = (),
+) -> tuple[Parameters, Any, Array, Array | None]:
+    """Take a step on every batch; return parameters, state, the MSE before each step, and the probes.
 
-    def one(carry: tuple[Parameters, Any], batch: Batches) -> tuple[tuple[Parameters, Any], Array]:
-        parameters, state = carry
-        X, Y = noisy_batch(data, batch.samples, batch.noise, noise)
-        new, state, error = step(model.with_parameters(parameters), optimizer, state, X, Y)
-        return (new.parameters, state), error
+    `frame` is the model without its parameters: what does not change in training. `due` says at which
+    steps the probes are measured; at the others their values are NaN, and cost nothing.
+    """
 
-    (parameters, state), errors = jax.lax.scan(one, (model.parameters, state), batches)
-    return model.with_parameters(parameters), state, errors
+    def advance_by_one(carry: tuple[Parameters, Any], now: tuple[Columns, Array | None]) -> Any:
+        (parameters, state), (batch, is_due) = carry, now
+        model = frame.with_parameters(parameters)
+        new, after, error = step_on_columns(model, optimizer, state, batch, joined=joined)
+        measured = None
+        if probes:
+            measured = jax.lax.cond(
+                is_due,
+                lambda: measure(model, optimizer, state, batch, probes),
+                lambda: jnp.full(len(probes), jnp.nan, model.W.dtype),
+            )
+        return (new.parameters, after), (error, measured)
+
+    carry = parameters, state
+    (parameters, state), (errors, measured) = jax.lax.scan(advance_by_one, carry, (segment, due))
+    return parameters, state, errors, measured
 
 
-def evaluate_epoch(
-    model: DenseAM, data: Float[Array, "P N"], batches: Batches, noise: ArrayLike
-) -> Float[Array, " steps"]:
-    """Return the MSE on each batch of an epoch, without training."""
-
-    def one(batch: Batches) -> Array:
-        X, Y = noisy_batch(data, batch.samples, batch.noise, noise)
-        error: Array = mse(loss(model, X, Y), model.N)
-        return error
-
-    errors: Array = jax.lax.map(one, batches)
+def evaluate(model: DenseAM, segment: Columns) -> Array:
+    """Return the MSE on every batch, without training."""
+    errors: Array = jax.lax.map(lambda batch: mse(loss_of_columns(model, batch), model.N), segment)
     return errors
 
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """What became of one training run.
+    """The result of one training run.
 
     Attributes
     ----------
     model
         The trained model.
     mse
-        MSE of every step before it is taken, epochs × steps; infinite from where it diverged.
+        MSE before every step, epochs × steps; infinite from where it diverged.
     initial_mse
-        MSE of the untrained model on the very batches and noise of the last epoch, so that it and
-        `final_mse` differ by the training alone.
+        MSE of the untrained model on the batches and noise of the last epoch, so that it and `final_mse`
+        differ by the training alone.
     status
         'finished', or 'diverged': the loss became non-finite, or ended above where it began
         (`denseam.training.divergence`).
@@ -92,7 +100,7 @@ class Run:
 
     @property
     def epochs(self) -> int:
-        """Epochs asked for."""
+        """The number of epochs requested."""
         return len(self.mse)
 
 
@@ -124,15 +132,15 @@ def train(
     batch
         Samples in a batch; by default the B of the model's scales.
     seed
-        The integer that batches and noise come from; two learning rates of one seed see the same.
+        Determines batches and noise; all learning rates of one seed see the same ones.
     progress
-        Told how it goes; a function is called after every epoch with its number, from 1, and its mean MSE.
+        Receives events; a function is called after every epoch with its number, from 1, and its mean MSE.
     """
     if not isinstance(progress, Progress):
         progress = Progress() if progress is None else calling(epoch_ended=progress)
     array, B = _checked(model, data, optimizer, epochs, noise, batch)
     P = array.shape[0]
-    # Scales are static; without them one compiled program serves all learning rates of a shape.
+    # Scales are static: without them, one compiled program serves all learning rates of a shape.
     bare = dataclasses.replace(model, scales=None)
 
     initial_mse = float(np.mean(_evaluate(bare, array, draw_batches(seed, epochs - 1, P, B), noise)))
@@ -151,34 +159,44 @@ def train(
                 break
     finally:
         progress.training_ends()
-    end = ending(curve, initial_mse)
-    return Run(
-        model=dataclasses.replace(bare, scales=model.scales),
-        mse=end.curve,
-        initial_mse=initial_mse,
-        status=end.status,
-        diverged_at=end.diverged_at,
-        optimizer_state=state,
-    )
+    trained, end = dataclasses.replace(bare, scales=model.scales), ending(curve, initial_mse)
+    return Run(trained, end.curve, initial_mse, end.status, end.diverged_at, state)
 
 
-_train = jax.jit(train_epoch)
-_evaluate = jax.jit(evaluate_epoch)
+@jax.jit
+def _train(model: DenseAM, optimizer: Optimizer, state: Any, *epoch: Any) -> tuple[DenseAM, Any, Array]:
+    """Take a step on each batch of an epoch; return the model, the state and the MSE before each step."""
+    frame, segment = model.without_parameters(), _columns(model, *epoch)
+    parameters, state, errors, _ = advance(model.parameters, state, frame, optimizer, segment, joined=True)
+    return model.with_parameters(parameters), state, errors
+
+
+@jax.jit
+def _evaluate(model: DenseAM, *epoch: Any) -> Array:
+    return evaluate(model, _columns(model, *epoch))
+
+
+def _columns(model: DenseAM, data: Array, batches: Batches, noise: ArrayLike) -> Columns:
+    """Return the batches of an epoch as the model sees them, which may count features more than once."""
+    X, Y = jax.vmap(noisy_batch, in_axes=(None, 0, 0, None))(data, *batches, noise)
+    return Columns(jnp.swapaxes(model.drive(X), 1, 2), jnp.swapaxes(Y, 1, 2))
+
+
+def _data_problems(data: Any, N: int) -> list[str]:
+    if data.ndim != 2 or data.shape[1] != N or not np.issubdtype(data.dtype, np.number):
+        return [f"data must be numbers of shape samples × {N} features, got {data.dtype} of {data.shape}"]
+    if not np.isfinite(data).all():
+        row, column = np.argwhere(~np.isfinite(data))[0]
+        return [f"data must be finite, got {data[row, column]} at sample {row}, feature {column}"]
+    return []
 
 
 def _checked(
     model: DenseAM, data: ArrayLike, optimizer: Optimizer, epochs: int, noise: float, batch: int | None
 ) -> tuple[Float[Array, "P N"], int]:
-    """Return the data in the model's precision and the batch size, or say all that is wrong."""
-    problems = []
+    """Return the data in the model's precision and the batch size, or report all problems."""
     array = np.asarray(data)
-    if array.ndim != 2 or array.shape[1] != model.N or not np.issubdtype(array.dtype, np.number):
-        problems.append(
-            f"data must be numbers of shape samples × {model.N} features, got {array.dtype} of {array.shape}"
-        )
-    elif not np.isfinite(array).all():
-        row, column = np.argwhere(~np.isfinite(array))[0]
-        problems.append(f"data must be finite, got {array[row, column]} at sample {row}, feature {column}")
+    problems = _data_problems(array, model.N)
     if not isinstance(optimizer, Optimizer):
         problems.append(
             f"optimizer must come from sgd, adam, adamw or scaled, got {type(optimizer).__name__}"

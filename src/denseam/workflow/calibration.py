@@ -21,13 +21,12 @@ from jax.sharding import PartitionSpec as P
 
 from denseam.model.streams import stream
 from denseam.rules import MemoriesOnly, Shape
-from denseam.studies.build import build
+from denseam.studies.runs import build
 from denseam.studies.study import Study
 from denseam.training.batches import noise_keys
-from denseam.training.devices import platform_of
+from denseam.training.devices import platform_of, products
 from denseam.training.mesh import Placement, make_mesh
 from denseam.training.places import OneDevice, OnMesh
-from denseam.training.precision import products
 from denseam.workflow.roofline import PRODUCT_SHARE, Device, ring
 
 #: Sides of the product, and bytes of the arrays that are moved and summed.

@@ -35,19 +35,18 @@ from denseam.model import checkpoint
 from denseam.model.dense_am import DenseAM, Parameters
 from denseam.model.streams import stream
 from denseam.rules.cost import operations, step_operations
-from denseam.studies.build import activation_of, build, scales_of
+from denseam.studies.runs import activation_of, build, scales_of
 from denseam.studies.study import RunSpec, Study
-from denseam.training.batches import noise_keys, sample_order
-from denseam.training.devices import platform_of
+from denseam.training.batches import mean_square, noise_keys, sample_order
+from denseam.training.devices import check_precision, dtype_of, numbers, platform_of, products
 from denseam.training.divergence import ending
 from denseam.training.gradient import Columns
 from denseam.training.mesh import Placement, check_mesh_of_processes, make_mesh, parse_mesh, whole
 from denseam.training.optimizers import Optimizer
 from denseam.training.places import OneDevice, OnMesh, named
-from denseam.training.precision import check_precision, dtype_of, numbers, products
 from denseam.training.processes import as_the_first_says, check_folder, writers
 from denseam.training.progress import Progress
-from denseam.training.segments import evaluate, mean_square
+from denseam.training.run import evaluate
 from denseam.workflow.memory import Memory
 from denseam.workflow.recipe import Recipe
 

@@ -11,11 +11,11 @@ import pytest
 
 import denseam as dam
 from denseam.analysis.causes import CheckCause
-from denseam.analysis.coordinates import check_records, checked_study, propose
 from denseam.analysis.coordinates.expected import Expectation, expectations
+from denseam.analysis.coordinates.finder import propose
 from denseam.analysis.coordinates.judge import Setting, judge
-from denseam.analysis.coordinates.measurements import Measurements
-from denseam.analysis.coordinates.slopes import slope_of, slopes
+from denseam.analysis.coordinates.of_study import check_records, checked_study
+from denseam.analysis.coordinates.slopes import Measurements, slope_of, slopes
 from denseam.rules import prescription
 from denseam.rules.table import TABLE
 
@@ -59,7 +59,7 @@ def test_values_that_are_not_finite_are_wrong_not_missing():
     result = judge(measured, slopes(measured, {"F": Expectation(0.0, "stability")}), Setting("x"))
     assert result.status == "INCONCLUSIVE"
     assert result.cause is CheckCause.RUNS_GONE
-    assert "at step 4" in result.reason
+    assert "by step 4" in result.reason
     assert "lower eta0" in result.reason
 
 
@@ -168,7 +168,7 @@ def test_records_can_be_judged_again_without_training(tmp_path):
     unjudged = dam.sweep(
         dam.Study("relu", "sgd", (16, 32), (0.01,), seeds=2, epochs=1, probes=("alignment",))
     )
-    with pytest.raises(dam.InputError, match="nothing was measured"):
+    with pytest.raises(dam.InputError, match="no judged quantity was measured"):
         check_records(unjudged)
     with pytest.raises(dam.InputError, match="hold no probes"):
         check_records(dam.sweep(dam.Study("relu", "sgd", (16,), (0.01,), seeds=1, epochs=1)))
@@ -221,7 +221,7 @@ def test_the_finder_recovers_the_row_from_wrong_exponents(row):
 
 def test_a_proposal_is_verified_by_a_sweep():
     study = checked_study("relu", "adam", scales=(32, 64, 128), parameterization="standard", seeds=4, steps=1)
-    from denseam.analysis.coordinates import check_study
+    from denseam.analysis.coordinates.of_study import check_study
 
     found = propose(study, check_study(study))
     assert found.check.status == "PASS"

@@ -15,7 +15,7 @@ from denseam.errors import InputError
 from denseam.rules.fields import InKey, parameters
 from denseam.studies.description import AXES, DOCUMENT, Description
 from denseam.studies.documents import from_document, from_file, sweep_line, to_document
-from denseam.studies.schema import COLUMNS
+from denseam.studies.records import COLUMNS
 from denseam.studies.study import Study
 from tests import ROOT
 
@@ -40,8 +40,8 @@ from denseam.cli import app
 from denseam.analysis.transfer import verdict
 from denseam.studies.documents import from_document, from_file, sweep_line, to_document
 from denseam.studies.records import row
-from denseam.studies.outcome import Outcome
-from denseam.studies.schema import COLUMNS
+from denseam.studies.runs import Outcome
+from denseam.studies.records import COLUMNS
 from denseam.studies.store import Store
 
 base, folder, docs, old = json.loads(sys.argv[1]), *sys.argv[2:5]
@@ -92,7 +92,7 @@ def extended(tmp_path_factory):
     source = path.read_text(encoding="utf-8")
     for line, before in (
         (HYPERPARAMETER, "\n\n#: The axes of a study"),
-        (SETTING, "\n\n#: Which regime it is"),
+        (SETTING, "\n\n#: The name of the regime"),
     ):
         assert source.count(before) == 1
         source = source.replace(before, line + before)

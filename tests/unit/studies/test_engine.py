@@ -10,10 +10,9 @@ import pytest
 import denseam as dam
 from denseam.errors import InputError
 from denseam.studies import engine
-from denseam.studies.build import build, scales_of
 from denseam.studies.engine import chunks, train_runs
-from denseam.studies.outcome import Interrupted
 from denseam.studies.runner import run_studies
+from denseam.studies.runs import Interrupted, build, scales_of
 from denseam.studies.study import Study
 from denseam.training.progress import Progress
 

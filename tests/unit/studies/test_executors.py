@@ -26,8 +26,8 @@ from denseam.studies.cluster import Cluster, cluster_from
 from denseam.studies.dask_executor import connect
 from denseam.studies.documents import from_file
 from denseam.studies.executors import ExecutorLost, Limited, spread
-from denseam.studies.outcome import Interrupted
 from denseam.studies.runner import run_studies
+from denseam.studies.runs import Interrupted
 from denseam.studies.shards import cut, run_shard
 from denseam.studies.store import Store
 from denseam.studies.study import Study

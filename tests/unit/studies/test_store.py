@@ -12,9 +12,8 @@ import pytest
 
 import denseam as dam
 from denseam.errors import InputError
-from denseam.studies.records import Records, epochs_of, loss_at, thin
+from denseam.studies.records import COLUMNS, OPTIONAL, Records, epochs_of, loss_at, thin
 from denseam.studies.runner import run_studies
-from denseam.studies.schema import COLUMNS, OPTIONAL
 from denseam.studies.store import Store, _digest
 from denseam.studies.study import Study
 

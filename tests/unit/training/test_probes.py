@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 import denseam as dam
 from denseam.rules import Scales
 from denseam.training.gradient import Columns, step
-from denseam.training.probes import measure_step, take_step
-from denseam.training.probes.spectra import DENSE, MATRIX_FREE, leading
-from denseam.training.probes.updates import terms
+from denseam.training.probes import DENSE, MATRIX_FREE, leading, measure_step, take_step, update_terms
 from denseam.training.quantities import GROUPS, QUANTITIES, applicable, log_spaced, resolve
 from tests import reference
 
@@ -129,7 +127,7 @@ def test_first_order_terms_sum_to_the_derivative_along_the_update(name, optimize
         return model.with_parameters(parameters).update(jnp.asarray(X.T)).T
 
     _, derivative = jax.jvp(outputs, (model.parameters,), (step.change,))
-    found = terms(step)
+    found = update_terms(step)
     parts = ["dF_outer", "dF_inner", "dF_b", "dF_c"]
     if optimizer == "sgd":
         np.testing.assert_allclose(found["dW1"] + found["dW2"], step.change.W, rtol=1e-10, atol=1e-14)
@@ -166,7 +164,7 @@ def test_large_batches_need_no_matrix(size):
 
 
 def test_random_matrices_are_incoherent_and_equal_rows_are_not():
-    from denseam.training.probes.coherence import _over_random
+    from denseam.training.probes import _over_random
 
     rng = np.random.default_rng(1)
     X, Y = rng.normal(size=(200, 300)), rng.normal(size=(300, 100))

@@ -1,9 +1,9 @@
-"""The exponents that the theory expects of a parameterization that works.
+"""The exponents that the theory predicts for a parameterization that works.
 
 Exponents of root-mean-square entries against N (all sizes in proportion) or K (memories only), with zero
 biases, at the start and soon after. States and all terms of ΔZ and ΔF that come from W keep their size.
-The terms of the biases have exponents of their own: under SGD the mean over samples fluctuates as B^-½,
-and Δb carries s2. They are reported, not judged: the biases need not be balanced.
+The terms of the biases have other exponents: under SGD the mean over samples fluctuates as B^-½, and Δb has
+the factor s2. They are reported but not judged: the biases need not be balanced.
 """
 
 from __future__ import annotations
@@ -12,11 +12,9 @@ from typing import NamedTuple
 
 #: How far a slope may be from its exponent.
 TOLERANCE = 0.15
-#: The largest of many rows grows with their number even where all are alike.
+#: The largest of many rows grows with their number even if all are alike.
 TOLERANCE_OF_MAXIMA = 0.3
-
-
-#: A single run whose K_eff is below this share of what its scale lets expect has localised.
+#: A run whose K_eff is below this share of the value expected at its scale has localised.
 LOCALISED = 0.25
 
 
@@ -26,14 +24,14 @@ class Expectation(NamedTuple):
     Attributes
     ----------
     exponent
-        The exponent, None if there is no expectation.
+        The exponent, None if there is no prediction.
     desideratum
-        What is judged by it, '' if nothing is.
+        The desideratum it decides, '' if none.
     tolerance
         How far off a slope may be.
     floor
-        A share of the size expected from the smallest scale, below which no single run may fall: an
-        interval over seeds is no excuse where one run has collapsed and the next has not.
+        A share of the size expected from the smallest scale, below which no single run may fall: a wide
+        interval over seeds must not excuse a run that has collapsed.
     """
 
     exponent: float | None
@@ -45,20 +43,16 @@ class Expectation(NamedTuple):
 def expectations(
     family: str, optimizer: str, regime: str, *, centred: bool, split: bool = True
 ) -> dict[str, Expectation]:
-    """Return what is expected of each quantity.
+    """Return the expectation of each quantity.
 
-    `split` says whether the update of W is measured by its two parts, as for SGD without momentum.
+    `split` says whether the two parts of the update of W are measured, as for SGD without momentum.
     """
     sgd, memories_only = optimizer == "sgd", regime == "memories-only"
-    table = {name: Expectation(0.0, "stability") for name in ("Z", "F")}
-    table |= {name: Expectation(0.0, "maximality") for name in ("dZ_exact", "dF_exact")}
+    table = dict.fromkeys(("dW", "dW1", "dW2", "dZ_W", "dF_outer", "dF_inner"), Expectation(0.0))
+    table |= dict.fromkeys(("Z", "F"), Expectation(0.0, "stability"))
+    table |= dict.fromkeys(("dZ_exact", "dF_exact"), Expectation(0.0, "maximality"))
     parts = ("dZ1", "dZ2", "dF11", "dF12", "dF21", "dF22") if split else ("dZ_W", "dF_outer", "dF_inner")
-    table |= {name: Expectation(0.0, "balance") for name in parts}
-    table |= {
-        name: Expectation(0.0)
-        for name in ("dW", "dW1", "dW2", "dZ_W", "dF_outer", "dF_inner")
-        if name not in table
-    }
+    table |= dict.fromkeys(parts, Expectation(0.0, "balance"))
     hidden_bias = (-1.0 if memories_only else -0.5) if sgd else 0.0
     table |= {"dZ_b": Expectation(hidden_bias), "dF_b": Expectation(hidden_bias)}
     table["dF_c"] = Expectation(-0.5 if sgd and not memories_only else 0.0)

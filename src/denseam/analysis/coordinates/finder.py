@@ -1,8 +1,9 @@
 """The exponent finder: from the slopes of a parameterization that fails to exponents that work.
 
 Z ∝ s1 and F ∝ s2 at the start, and the first change of Z ∝ eta_W. So s1 is corrected by the slope of Z, then
-s2 by that of F with the new s1, then eta_W by that of ΔZ with both. In proportion only the joint exponent in
-N can be found, since K, P and B grow with N; memories-only it is the one in K, which must be well above N.
+s2 by that of F with the new s1, then eta_W by that of ΔZ with both. In the proportional regime only the joint
+exponent in N can be found, since K, P and B grow with N; if only the memories grow it is the exponent in K,
+which must be well above N.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ import numpy as np
 
 from denseam.analysis.coordinates.expected import Expectation
 from denseam.analysis.coordinates.judge import Check
-from denseam.analysis.coordinates.of_study import check_study, checked_study, measured_of
-from denseam.analysis.coordinates.slopes import slope_of
+from denseam.analysis.coordinates.of_study import check_study, checked_study
+from denseam.analysis.coordinates.slopes import Measurements, from_records, slope_of
 from denseam.analysis.statistics import Interval
 from denseam.analysis.transfer import Verdict, verdict
 from denseam.errors import InputError
@@ -27,17 +28,17 @@ from denseam.studies.runner import sweep
 from denseam.studies.study import Study
 from denseam.training.progress import Progress
 
-#: Memories-only exponents are clean from so many memories per feature on.
+#: Exponents in K are clean from this many memories per feature on.
 MEMORIES_PER_FEATURE = 8
-#: Exponents are taken as the nearest of these if they are no further away than that.
+#: Exponents are rounded to a multiple of the first if it is no further away than the second.
 SIMPLE, NEAR = Fraction(1, 2), 0.1
-#: Z and F outside of this range get a constant that brings them to 1. (Small ones do no harm.)
+#: Z and F outside this range get a constant that brings them to 1. (Small values do no harm.)
 TOO_SMALL, TOO_LARGE = 0.05, 2.0
 
 
 @dataclasses.dataclass(frozen=True)
 class Proposal:
-    """Exponents that keep Z, F and ΔZ at their size, and how well they do.
+    """Exponents that keep the sizes of Z, F and ΔZ, and how well they work.
 
     Attributes
     ----------
@@ -46,11 +47,11 @@ class Proposal:
     intervals
         Their 95 % intervals over seeds.
     constants
-        s1_0 and s2_0 that bring Z and F to order one, where they were far from it.
+        s1_0 and s2_0 that bring Z and F to order one, if they were far from it.
     parameterization
-        The proposed rule: the same with the nearest half-integers, where those are within 0.1.
+        The proposed rule, with half-integer exponents where the measured ones are within 0.1 of them.
     start, check, verdict
-        The check of what was given; that of the proposal; and the verdict of a sweep with it.
+        The check of the initial rule, that of the proposal, and the verdict of a sweep with it.
     """
 
     letter: str
@@ -90,13 +91,13 @@ def find_exponents(
     Parameters
     ----------
     activation, optimizer, options
-        As in `check`; `parameterization` is where to start.
+        As in `check`; `parameterization` is the initial rule.
     verify
         Whether to sweep learning rates with the proposal and judge the transfer.
     out
         A folder that keeps the runs of that sweep.
     progress
-        Told how it goes.
+        Receives the events of the training.
     """
     study = checked_study(activation, optimizer, **options)
     _check_regime(study)
@@ -119,20 +120,23 @@ def propose(
     exponents: dict[str, float] = {}
     intervals: dict[str, Interval] = {}
     constants: dict[str, float] = {}
+
+    def measure() -> Measurements:
+        return from_records(sweep(_with(first, rule, constants), progress=progress))
+
     for factor, quantity in (("s1", "Z"), ("s2", "F"), ("eta_W", "dZ_W")):
-        measured = measured_of(_with(first, rule, constants), progress)
+        measured = measure()
         slope = slope_of(quantity, 0, measured.scales, measured.values[quantity][0], Expectation(0.0))
         if slope.slope is None or slope.ci is None:
             raise InputError(f"parameterization: {quantity} is not finite at every scale; lower eta0")
-        given = getattr(rule, factor)
-        exponent = float(given.along(regime))
+        power = getattr(rule, factor)
+        exponent = float(power.along(regime))
         exponents[factor] = exponent - slope.slope
         intervals[factor] = (exponent - slope.ci[1], exponent - slope.ci[0])
-        power = _power(given, exponents[factor], regime)
-        rule = dataclasses.replace(rule, **{factor: power})  # type: ignore[arg-type]
+        corrected = _corrected(power, exponents[factor], regime)
+        rule = dataclasses.replace(rule, **{factor: corrected})  # type: ignore[arg-type]
         if factor != "eta_W":
-            measured = measured_of(_with(first, rule, constants), progress)
-            size = float(np.exp(np.mean(np.log(measured.values[quantity][0]))))
+            size = float(np.exp(np.mean(np.log(measure().values[quantity][0]))))
             if not TOO_SMALL <= size <= TOO_LARGE:
                 constants[f"{factor}_0"] = 1 / size
     rule = dataclasses.replace(rule, name="proposal", prescribed=False, source="measured slopes")
@@ -164,22 +168,16 @@ def _with(study: Study, rule: Parameterization, constants: dict[str, float]) -> 
     return dataclasses.replace(study, parameterization=rule, axes=axes, name="")
 
 
-def _nearest(exponent: float) -> Fraction | float:
+def _corrected(power: Power, exponent: float, regime: str) -> Power:
+    """Return the power with this exponent, rounded if it is near, in the size that grows."""
     near = SIMPLE * round(exponent / float(SIMPLE))
-    return near if abs(float(near) - exponent) <= NEAR else exponent
-
-
-def _power(given: Power, exponent: float, regime: str) -> Power:
-    """Return the power with this exponent in the size that grows, and the others as given."""
-    simple = _nearest(exponent)
-    if regime == "memories-only":
-        return dataclasses.replace(given, K=simple)
-    return Power(N=simple)
+    simple = near if abs(float(near) - exponent) <= NEAR else exponent
+    return dataclasses.replace(power, K=simple) if regime == "memories-only" else Power(N=simple)
 
 
 def _transfer(study: Study, out: str | os.PathLike[str] | None, progress: Progress | None) -> Verdict:
     """Sweep learning rates with the proposed rule over the smaller scales, and judge."""
-    asked = dataclasses.replace(
+    wider = dataclasses.replace(
         study,
         scales=tuple(study.scales)[:3],
         eta0=logspace(1e-3, 1.0, 10),
@@ -189,4 +187,4 @@ def _transfer(study: Study, out: str | os.PathLike[str] | None, progress: Progre
         probe_steps=None,
         name="",
     )
-    return verdict(sweep(asked, out, progress=progress))[0]
+    return verdict(sweep(wider, out, progress=progress))[0]

@@ -10,19 +10,20 @@ from typing import Any, Literal
 from denseam.analysis import sentences
 from denseam.analysis.causes import CheckCause
 from denseam.analysis.coordinates.expected import TOLERANCE
-from denseam.analysis.coordinates.measurements import Measurements
-from denseam.analysis.coordinates.slopes import Slope
+from denseam.analysis.coordinates.slopes import Measurements, Slope
 
 Status = Literal["PASS", "FAIL", "INCONCLUSIVE"]
 DESIDERATA = ("stability", "maximality", "balance", "participation")
 
-#: An eigenvalue that grows at least so fast is a spike.
+#: An eigenvalue whose exponent is above this is a spike.
 SPIKE = 0.5
+#: Quantities that a spike makes grow, and the changes of Z.
+_MOVED_BY_SPIKES, _OF_Z = ("dF_outer", "dF11", "dF12", "dZ1", "dF_exact"), ("dZ_W", "dZ1", "dZ_exact")
 
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """What was checked, as far as the cause of a failure depends on it."""
+    """The properties of what was checked that the cause of a failure depends on."""
 
     name: str
     family: str = "elementwise"
@@ -33,12 +34,10 @@ class Setting:
 
 @dataclasses.dataclass(frozen=True)
 class Check:
-    """What a coordinate check found.
+    """The result of a coordinate check.
 
     Attributes
     ----------
-    status
-        PASS, FAIL or INCONCLUSIVE.
     cause, culprit
         The likely cause of a failure, and the slope that shows it; None if there is none.
     desiderata
@@ -58,11 +57,11 @@ class Check:
 
     @property
     def reason(self) -> str:
-        """The likely cause and what to do about it in a sentence, '' if there is none."""
+        """The likely cause and the remedy in a sentence, '' if there is none."""
         return sentences.check_reason(self)
 
     def failing(self) -> list[Slope]:
-        """Return the judged slopes that are wrong, the earliest step and the worst of it first."""
+        """Return the judged slopes that are wrong, the earliest step first and in it the worst."""
         return _failing(self.slopes)
 
     def to_json(self) -> dict[str, Any]:
@@ -85,7 +84,7 @@ class Check:
 
 
 def judge(measured: Measurements, slopes: list[Slope], setting: Setting) -> Check:
-    """Judge the slopes."""
+    """Judge the slopes, except at steps where the smallest scale has diverged too."""
     gone = _gone_everywhere(measured)
     slopes = [dataclasses.replace(s, judged="", ok=None) if s.step in gone else s for s in slopes]
     judged = {d: [s for s in slopes if s.judged == d] for d in DESIDERATA}
@@ -112,7 +111,7 @@ def _status(judged: Sequence[Slope]) -> Status:
 
 
 def _gone_everywhere(measured: Measurements) -> set[int]:
-    """Return the steps at which the smallest scale has diverged too: no comparison says anything there."""
+    """Return the steps at which all runs of the smallest scale have diverged."""
     sizes = measured.outputs
     return {t for i, t in enumerate(measured.steps) if not any(math.isfinite(v) for v in sizes[i, 0])}
 
@@ -123,7 +122,7 @@ def _failing(slopes: Sequence[Slope]) -> list[Slope]:
 
 
 def _cause(slopes: Sequence[Slope], setting: Setting) -> tuple[CheckCause, Slope]:
-    """Return the likely cause and what shows it: what is wrong at the start comes before its effects."""
+    """Return the likely cause and the slope that shows it; errors at the start come before their effects."""
     first = min(s.step for s in slopes)
     start = {s.name: s for s in slopes if s.step == first}
     failing = _failing(slopes)
@@ -131,14 +130,13 @@ def _cause(slopes: Sequence[Slope], setting: Setting) -> tuple[CheckCause, Slope
     for state, cause in (("Z", CheckCause.S1), ("F", CheckCause.S2)):
         if state in start and start[state].ok is False:
             return cause, start[state]
-    own = start.get("lambda_max" if setting.centred else "lambda_max_raw")
-    if own is not None and _spikes(own) and names & {"dF_outer", "dF11", "dF12", "dZ1", "dF_exact", own.name}:
-        return (CheckCause.BIAS_OFFSET if setting.centred else CheckCause.SPIKE), own
+    eigenvalue = start.get("lambda_max" if setting.centred else "lambda_max_raw")
+    if eigenvalue is not None and _spikes(eigenvalue) and names & {*_MOVED_BY_SPIKES, eigenvalue.name}:
+        return (CheckCause.BIAS_OFFSET if setting.centred else CheckCause.SPIKE), eigenvalue
     if setting.family == "softmax" and setting.optimizer == "sgd":
         return CheckCause.SOFTMAX_SGD, failing[0]
-    changes = ("dZ_W", "dZ1", "dZ_exact")
-    hidden = next((start[q] for q in changes if q in start and start[q].slope is not None), None)
-    if hidden is not None and names & set(changes) and abs(hidden.excess) > TOLERANCE:
+    hidden = next((start[q] for q in _OF_Z if q in start and start[q].slope is not None), None)
+    if hidden is not None and names.intersection(_OF_Z) and abs(hidden.excess) > TOLERANCE:
         return CheckCause.LEARNING_RATE, hidden
     return CheckCause.UNKNOWN, failing[0]
 

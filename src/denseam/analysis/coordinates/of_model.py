@@ -1,4 +1,4 @@
-"""The check for a model of one's own: any Equinox module with an `update`, any Optax optimizer."""
+"""The check of any Equinox module with a method `update`, with any Optax optimizer."""
 
 from __future__ import annotations
 
@@ -14,14 +14,13 @@ from jaxtyping import Array, Float
 
 from denseam.analysis.coordinates.expected import Expectation
 from denseam.analysis.coordinates.judge import Check, Setting, judge
-from denseam.analysis.coordinates.measurements import Measurements
-from denseam.analysis.coordinates.slopes import slopes
+from denseam.analysis.coordinates.slopes import Measurements, slopes
 from denseam.data.gaussian import isotropic
 from denseam.errors import InputError, refuse
 from denseam.rules import Regime, Shape
 from denseam.rules.regimes import DEFAULT_REGIME, regime_letter
 from denseam.training.batches import draw_batches, noisy_batch
-from denseam.training.probes.spectra import leading
+from denseam.training.probes import leading, rms
 from denseam.training.quantities import log_spaced
 
 MakeModel = Callable[[Shape, int], Any]
@@ -47,61 +46,63 @@ def check_model(
     Parameters
     ----------
     model
-        Shape, seed → an Equinox module with ``update(X)`` for samples as rows. Where it has ``hidden(X)``,
-        pre-activations are checked too. Its floating arrays are trained; or, where it has `parameters` and
+        Shape, seed → an Equinox module with ``update(X)`` for samples as rows. If it has ``hidden(X)``,
+        pre-activations are checked too. Its floating arrays are trained; or, if it has `parameters` and
         `with_parameters` as a `DenseAM` does, those.
     optimizer
-        Shape → an object with the ``init`` and ``update`` of Optax, its learning rates those of that shape.
+        Shape → an object with the ``init`` and ``update`` of Optax, with the learning rates of that shape.
     regime, scales, seeds, steps, noise
         What grows, how far, and how long it is trained.
     activations
         Model, X → activations of the hidden neurons, to look for a spike in their Gram matrix. By default
-        those of ``model.activation`` at ``model.hidden(X)``, where there are such.
+        those of ``model.activation`` at ``model.hidden(X)``, if it has both.
     """
-    asked = steps_asked(scales, seeds, steps)
+    probed = steps_to_measure(scales, seeds, steps)
     runs: dict[tuple[int, int], list[dict[str, float]]] = {}
     for scale in scales:
         shape = regime.shape(scale)
-        made = optimizer(shape)
+        own_optimizer = optimizer(shape)
         for seed in range(seeds):
-            runs[scale, seed] = _run(model(shape, seed), made, shape, seed, asked, noise, activations)
-    return judged_runs(runs, asked, scales, seeds, regime, name)
+            runs[scale, seed] = _run(
+                model(shape, seed), own_optimizer, shape, seed, probed, noise, activations
+            )
+    return judge_runs(runs, probed, scales, seeds, regime, name)
 
 
-def steps_asked(scales: Sequence[int], seeds: int, steps: int) -> tuple[int, ...]:
-    """Return the steps to measure at, after seeing that slopes and intervals can be had."""
-    refuse(
-        [f"scales must be at least 2: a slope needs them, got {list(scales)}"] * (len(scales) < 2)
-        + [f"seeds must be at least 2: an interval needs them, got {seeds!r}"] * (seeds < 2)
-        + [f"steps must be at least 1, got {steps!r}"] * (steps < 1)
-    )
+def steps_to_measure(scales: Sequence[int], seeds: int, steps: int) -> tuple[int, ...]:
+    """Return the steps to measure at, after checking that there are enough scales and seeds."""
+    problems = []
+    if len(scales) < 2:
+        problems.append(f"scales must be at least 2: a slope needs them, got {list(scales)}")
+    if seeds < 2:
+        problems.append(f"seeds must be at least 2: an interval needs them, got {seeds!r}")
+    if steps < 1:
+        problems.append(f"steps must be at least 1, got {steps!r}")
+    refuse(problems)
     return (*log_spaced(steps), steps)
 
 
-def judged_runs(
+def judge_runs(
     runs: Mapping[tuple[int, int], Sequence[Mapping[str, float]]],
-    asked: Sequence[int],
+    probed: Sequence[int],
     scales: Sequence[int],
     seeds: int,
     regime: Regime,
     name: str,
 ) -> Check:
-    """Judge what was measured of a model of one's own, in any framework.
+    """Judge the runs of a user's model, in any framework.
 
-    Parameters
-    ----------
-    runs
-        Scale and seed → for each asked step the size of every quantity.
+    `runs` maps scale and seed to the sizes of all quantities at each step that was measured (`probed`).
     """
     names = list(runs[scales[0], 0][0])
     values = {
-        q: np.array([[[runs[n, s][i][q] for s in range(seeds)] for n in scales] for i in range(len(asked))])
+        q: np.array([[[runs[n, s][i][q] for s in range(seeds)] for n in scales] for i in range(len(probed))])
         for q in names
     }
-    measured = Measurements(tuple(asked), tuple(scales), values)
-    found = slopes(measured, {q: _expected(q) for q in names})
-    # Whether it is centred is not known; the Gram matrix of its own activations stands as 'lambda_max_raw'.
-    return judge(measured, found, Setting(name, centred=False, letter=regime_letter(regime.name)))
+    measured = Measurements(tuple(probed), tuple(scales), values)
+    exponents = slopes(measured, {q: _expected(q) for q in names})
+    # Whether it is centred is unknown; the Gram matrix of its own activations is called 'lambda_max_raw'.
+    return judge(measured, exponents, Setting(name, centred=False, letter=regime_letter(regime.name)))
 
 
 def _expected(quantity: str) -> Expectation:
@@ -118,32 +119,32 @@ def _run(
     optimizer: Any,
     shape: Shape,
     seed: int,
-    asked: Sequence[int],
+    probed: Sequence[int],
     noise: float,
     activations: Activations | None,
 ) -> list[dict[str, float]]:
-    """Train one model with autodiff and measure it at the asked steps."""
+    """Train one model with autodiff and measure it at the given steps."""
     if not callable(getattr(model, "update", None)):
         raise InputError(f"model must have a method update(x), got {type(model).__name__}")
     assert shape.P is not None
     assert shape.B is not None
-    trained, frame = _taken_apart(model)
+    trained, frame = _parts(model)
     state = optimizer.init(trained)
     data = isotropic(shape.N, shape.P, seed=seed)
     per_epoch = shape.P // shape.B
-    found = []
-    for t in range(max(asked) + 1):
+    sizes = []
+    for t in range(max(probed) + 1):
         batches = draw_batches(seed, t // per_epoch, shape.P, shape.B)
         X, Y = noisy_batch(data, batches.samples[t % per_epoch], batches.noise[t % per_epoch], noise)
-        if t in asked:
-            measured = _measured(trained, frame, optimizer, state, X, Y, activations)
-            found.append({k: float(v) for k, v in measured.items()})
-        trained, state = _stepped(trained, frame, optimizer, state, X, Y)
-    return found
+        if t in probed:
+            measured = _measure(trained, frame, optimizer, state, X, Y, activations)
+            sizes.append({k: float(v) for k, v in measured.items()})
+        trained, state = _step(trained, frame, optimizer, state, X, Y)
+    return sizes
 
 
-def _taken_apart(model: Any) -> tuple[Any, Any]:
-    """Return what is trained of a model, and the rest."""
+def _parts(model: Any) -> tuple[Any, Any]:
+    """Return the trained part of a model, and the rest."""
     if hasattr(model, "parameters") and hasattr(model, "with_parameters"):
         return model.parameters, model
     trained, rest = eqx.partition(model, eqx.is_inexact_array)
@@ -151,14 +152,14 @@ def _taken_apart(model: Any) -> tuple[Any, Any]:
 
 
 def _whole(trained: Any, frame: Any) -> Any:
-    """Undo `_taken_apart`."""
+    """Undo `_parts`."""
     if hasattr(frame, "with_parameters"):
         return frame.with_parameters(trained)
     return eqx.combine(trained, frame)
 
 
 def _change(trained: Any, frame: Any, optimizer: Any, state: Any, X: Array, Y: Array) -> tuple[Any, Any, Any]:
-    """Return the gradient, what the optimizer makes of it, and its next state."""
+    """Return the gradient, the optimizer's update, and its next state."""
 
     def loss(trained: Any) -> Array:
         R = _whole(trained, frame).update(X) - Y
@@ -170,17 +171,13 @@ def _change(trained: Any, frame: Any, optimizer: Any, state: Any, X: Array, Y: A
 
 
 @eqx.filter_jit
-def _stepped(trained: Any, frame: Any, optimizer: Any, state: Any, X: Array, Y: Array) -> tuple[Any, Any]:
+def _step(trained: Any, frame: Any, optimizer: Any, state: Any, X: Array, Y: Array) -> tuple[Any, Any]:
     _, change, state = _change(trained, frame, optimizer, state, X, Y)
     return optax.apply_updates(trained, change), state
 
 
-def _rms(V: Array) -> Array:
-    return jnp.sqrt(jnp.mean(V * V))
-
-
 @eqx.filter_jit
-def _measured(
+def _measure(
     trained: Any,
     frame: Any,
     optimizer: Any,
@@ -192,16 +189,16 @@ def _measured(
     gradient, change, _ = _change(trained, frame, optimizer, state, X, Y)
     model, new = _whole(trained, frame), _whole(optax.apply_updates(trained, change), frame)
     F = model.update(X)
-    found = {"F": _rms(F), "dF_exact": _rms(new.update(X) - F)}
+    sizes = {"F": rms(F), "dF_exact": rms(new.update(X) - F)}
     if hasattr(model, "hidden"):
         Z = model.hidden(X)
-        found |= {"Z": _rms(Z), "dZ_exact": _rms(new.hidden(X) - Z)}
+        sizes |= {"Z": rms(Z), "dZ_exact": rms(new.hidden(X) - Z)}
         if activations is None and hasattr(model, "activation") and hasattr(model.activation, "activation"):
             centre = getattr(model, "centre", lambda V: V)
             activations = lambda m, X: centre(m.activation.activation(m.hidden(X)))  # noqa: E731
     if activations is not None:
         values, _ = leading(activations(model, X).T)
-        found |= {"lambda_max_raw": values[0], "lambda_2_raw": values[1]}
+        sizes |= {"lambda_max_raw": values[0], "lambda_2_raw": values[1]}
     paths, tree = jax.tree_util.tree_flatten_with_path(change)
     here, gradients = jax.tree.leaves(trained), jax.tree.leaves(gradient)
     for i, (path, step) in enumerate(paths):
@@ -212,9 +209,9 @@ def _measured(
             F: Array = _whole(moved, frame).update(X)
             return F
 
-        # The derivative of F along the change of this array alone. Zero changes of the others would say the
-        # same, but XLA 0.10 on the CPU then gives wrong numbers from N = 96 on.
+        # The derivative of F along the change of this array alone. Zero changes of the others would be
+        # equivalent, but XLA 0.10 on the CPU then gives wrong numbers from N = 96 on.
         _, part = jax.jvp(outputs, (here[i],), (step,))
-        found[f"dF by {'matrix' if step.ndim > 1 else 'vector'} {label}"] = _rms(part)
-        found[f"gradient of {label}"] = _rms(gradients[i])
-    return found
+        sizes[f"dF by {'matrix' if step.ndim > 1 else 'vector'} {label}"] = rms(part)
+        sizes[f"gradient of {label}"] = rms(gradients[i])
+    return sizes

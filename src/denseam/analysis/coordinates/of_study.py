@@ -7,10 +7,9 @@ from typing import Any
 
 from denseam.analysis.coordinates.expected import expectations
 from denseam.analysis.coordinates.judge import Check, Setting, judge
-from denseam.analysis.coordinates.measurements import Measurements, from_records
-from denseam.analysis.coordinates.slopes import slopes
+from denseam.analysis.coordinates.slopes import from_records, slopes
 from denseam.errors import InputError, refuse
-from denseam.rules import MemoriesOnly
+from denseam.rules import MemoriesOnly, Regime
 from denseam.rules.fields import parameters
 from denseam.rules.regimes import REGIMES, regime_from, regime_letter
 from denseam.studies.description import DOCUMENT
@@ -24,28 +23,25 @@ from denseam.training.quantities import log_spaced
 #: Memories-only: features, samples, batch. Few features, since K must be well above them.
 DEFAULT_MEMORIES_ONLY = MemoriesOnly(16, 64, 16)
 DEFAULT_SCALES = {"proportional": (64, 128, 256, 512), "memories-only": (128, 256, 512, 1024)}
-#: Softmax needs more: at the first step of Adam its Δ⁽²⁾F still grows as N^0.16 between 64 and 512 features.
+#: Softmax needs larger ones: at Adam's first step its Δ⁽²⁾F still grows as N^0.16 from 64 to 512 features.
 SOFTMAX_SCALES = (128, 256, 512)
-#: Near the best learning rates, where a mistake shows within a few steps.
+#: Near the best learning rates, where an error shows within a few steps.
 DEFAULT_ETA0 = {"sgd": 0.1, "adam": 0.03}
 
 
-def checked_study(activation: Any, optimizer: str, *, steps: int = 16, **asked: Any) -> Study:
+def checked_study(activation: Any, optimizer: str, *, steps: int = 16, **options: Any) -> Study:
     """Return the study that a check trains: one learning rate, all probes, at steps 0, 1, 2, 4 … `steps`."""
     problems = []
     if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
         problems.append(f"steps must be a whole number of at least 1, got {steps!r}")
-    values = {"seeds": 4, **{key: value for key, value in asked.items() if value is not None}}
-    seeds = DOCUMENT["seeds"].read(values["seeds"])
-    if len(seeds) < 2:
+    values = {"seeds": 4} | {key: value for key, value in options.items() if value is not None}
+    if len(DOCUMENT["seeds"].read(values["seeds"])) < 2:
         problems.append(f"seeds must be at least 2: an interval needs them, got {values['seeds']!r}")
     refuse(problems)
     regime = values.get("regime")
     if regime is None or isinstance(regime, str):
         regime = regime_from(values, {"memories-only": DEFAULT_MEMORIES_ONLY})
-    softmax = activation == "softmax" or getattr(activation, "family", "") == "softmax"
-    usual = SOFTMAX_SCALES if softmax and regime.name == "proportional" else DEFAULT_SCALES[regime.name]
-    scales = DOCUMENT["scales"].read(values.get("scales", usual))
+    scales = DOCUMENT["scales"].read(values.get("scales", _default_scales(activation, regime)))
     if len(scales) < 2:
         raise InputError(f"scales must be at least 2: a slope needs them, got {', '.join(map(str, scales))}")
     shapes = [regime.shape(scale) for scale in scales]
@@ -55,12 +51,14 @@ def checked_study(activation: Any, optimizer: str, *, steps: int = 16, **asked: 
         {"eta0": DEFAULT_ETA0.get(optimizer, 0.1)}
         | {key: value for key, value in values.items() if key not in sizes}
         | {"activation": activation, "optimizer": optimizer, "scales": scales, "regime": regime}
-        | {
-            "epochs": -(-(steps + 1) // per_epoch),
-            "probes": ("all",),
-            "probe_steps": (*log_spaced(steps), steps),
-        }
+        | {"epochs": -(-(steps + 1) // per_epoch), "probes": ("all",)}
+        | {"probe_steps": (*log_spaced(steps), steps)}
     )
+
+
+def _default_scales(activation: Any, regime: Regime) -> tuple[int, ...]:
+    softmax = activation == "softmax" or getattr(activation, "family", "") == "softmax"
+    return SOFTMAX_SCALES if softmax and regime.name == "proportional" else DEFAULT_SCALES[regime.name]
 
 
 def check(
@@ -78,12 +76,12 @@ def check(
     activation, optimizer
         As in `Study`.
     out
-        A folder that keeps the runs; a check that was stopped goes on there.
+        A folder that keeps the runs; a check that was stopped resumes there.
     progress
-        Told how it goes.
+        Receives the events of the training.
     options
         `regime` (a name or an object), `scales`, `eta0` (0.1, for Adam 0.03), `seeds` (4), `steps` (16),
-        and whatever a `Study` takes: `centred`, `bias_init`, `parameterization`, `data`, …
+        and all other fields of a `Study`: `centred`, `bias_init`, `parameterization`, `data`, …
     """
     return check_study(checked_study(activation, optimizer, **options), out=out, progress=progress)
 
@@ -100,23 +98,18 @@ def check_records(records: Records) -> list[Check]:
     probed = Records([row for row in records if row.get("probe_steps")])
     if not probed:
         raise InputError("records hold no probes: sweep with --probes all, or run a check")
-    return [_judged(name, rows) for name, rows in sorted(probed.studies().items())]
+    return [_judge(name, rows) for name, rows in sorted(probed.studies().items())]
 
 
-def _judged(name: str, rows: Records) -> Check:
+def _judge(name: str, rows: Records) -> Check:
     row = rows[0]
     measured = from_records(rows)
     centred = row["centred"] == "yes"
-    family = "softmax" if "K_eff" in measured.values else "elementwise"  # measured for that family alone
+    family = "softmax" if "K_eff" in measured.values else "elementwise"  # measured for softmax only
     split = "dZ1" in measured.values
     expected = expectations(family, row["optimizer"], row["regime"], centred=centred, split=split)
     setting = Setting(name, family, row["optimizer"], centred, regime_letter(row["regime"]))
-    found = slopes(measured, expected)
-    if not any(s.judged for s in found):
-        raise InputError(f"{name}: of what is judged nothing was measured; sweep with --probes all")
-    return judge(measured, found, setting)
-
-
-def measured_of(study: Study, progress: Progress | None = None) -> Measurements:
-    """Train a study and return its probes alone."""
-    return from_records(sweep(study, progress=progress))
+    exponents = slopes(measured, expected)
+    if not any(slope.judged for slope in exponents):
+        raise InputError(f"{name}: no judged quantity was measured; sweep with --probes all")
+    return judge(measured, exponents, setting)

@@ -1,57 +1,110 @@
-"""Exponents with intervals: the slope of log(size) against log(scale), seed by seed."""
+"""Sizes of quantities at steps, scales and seeds, and the slopes of log(size) against log(scale)."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
 from denseam.analysis.coordinates.expected import TOLERANCE, Expectation
-from denseam.analysis.coordinates.measurements import Measurements
-from denseam.analysis.statistics import mean_interval
+from denseam.analysis.statistics import Interval, mean_interval
 from denseam.analysis.statistics import slope as fitted_slope
+from denseam.errors import InputError, refuse
+from denseam.studies.records import PROBE_COLUMNS, Records, Row
 
 #: An interval wider than this to one side decides nothing by itself.
 WIDE = 0.3
 
 
 @dataclasses.dataclass(frozen=True)
+class Measurements:
+    """Values of quantities as arrays steps × scales × seeds; not finite where a run has diverged."""
+
+    steps: tuple[int, ...]
+    scales: tuple[int, ...]
+    values: Mapping[str, Float[np.ndarray, "steps scales seeds"]]
+
+    def __post_init__(self) -> None:
+        problems = []
+        if len(self.scales) < 2:
+            problems.append(f"scales: a slope needs at least 2, there is {len(self.scales)}")
+        if self.seeds < 2:
+            problems.append(f"seeds: an interval needs at least 2, there is {self.seeds}")
+        refuse(problems)
+
+    @property
+    def outputs(self) -> Float[np.ndarray, "steps scales seeds"]:
+        """The size of F, which shows whether a run has diverged; another quantity if F was not measured."""
+        return self.values["F"] if "F" in self.values else next(iter(self.values.values()))
+
+    @property
+    def seeds(self) -> int:
+        """The number of seeds."""
+        return int(self.outputs.shape[2]) if self.values else 0
+
+
+def from_records(records: Records) -> Measurements:
+    """Return the probes of the runs of one study; of several learning rates, those of the smallest."""
+    rows = [row for row in records if row.get("probe_steps")]
+    if not rows:
+        raise InputError("records hold no probes: sweep with --probes all")
+    smallest = min(row["eta0"] for row in rows)
+    runs = {(row["scale"], row["seed"]): row for row in rows if row["eta0"] == smallest}
+    steps = sorted(set.intersection(*(set(row["probe_steps"]) for row in runs.values())))
+    scales = sorted({scale for scale, _ in runs})
+    seeds = sorted({seed for _, seed in runs if all((scale, seed) in runs for scale in scales)})
+    if not steps or not seeds:
+        raise InputError("records have no seed and no step in common over their scales")
+
+    def value(column: str, step: float, row: Row) -> float:
+        return float(row[column][row["probe_steps"].index(step)])
+
+    columns = {name: c for name, c in PROBE_COLUMNS.items() if all(row.get(c) for row in runs.values())}
+    values = {
+        name: np.array([[[value(c, t, runs[n, s]) for s in seeds] for n in scales] for t in steps])
+        for name, c in columns.items()
+    }
+    return Measurements(tuple(int(t) for t in steps), tuple(scales), values)
+
+
+@dataclasses.dataclass(frozen=True)
 class Slope:
-    """The exponent of one quantity at one step, with what is expected of it.
+    """The exponent of one quantity at one step, and its expectation.
 
     Attributes
     ----------
     slope, ci
-        Mean over seeds and its 95 % t-interval; None where a value was not finite or zero.
+        Mean over seeds and its 95 % t-interval; None if a value was zero or not finite.
     expected
-        The exponent of the theory, None where there is none.
+        The exponent that the theory predicts, if it predicts one.
     judged
         The desideratum it counts for, '' if it is only reported.
     ok
-        Whether it is near the expected exponent, or its interval holds it; None if not judged.
+        Whether it is near the expected exponent, or its interval contains it; None if not judged.
     """
 
     name: str
     step: int
     slope: float | None
-    ci: tuple[float, float] | None
+    ci: Interval | None
     expected: float | None
     judged: str
     ok: bool | None
 
     @property
     def undecided(self) -> bool:
-        """Whether it is only called right because its interval is wide."""
+        """Whether it only passes because its interval is wide."""
         if not self.ok or self.slope is None or self.ci is None or self.expected is None:
             return False
         return abs(self.slope - self.expected) > TOLERANCE and self.ci[1] - self.ci[0] > 2 * WIDE
 
     @property
     def excess(self) -> float:
-        """How far the slope is above what is expected; infinite where values were not finite."""
+        """How far the slope is above the expected one; infinite if values were not finite."""
         return math.inf if self.slope is None else self.slope - (self.expected or 0.0)
 
     def to_json(self) -> dict[str, Any]:

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from denseam.analysis.coordinates import Check, Slope
+from denseam.analysis.coordinates.judge import Check
+from denseam.analysis.coordinates.slopes import Slope
 from denseam.report.plots.style import BAD, FAINT, INK, MARKERS, canvas, plain_log_ticks, save, scale_colours
 from denseam.training.quantities import QUANTITIES
 

@@ -1,12 +1,12 @@
 """The engine: trains many runs at once, in the layout that suits the device.
 
-On CPU there is one worker thread for each core, each with a single-threaded program that advances
-one model by a segment of steps; a worker takes the models of one seed through a segment one after
-the other, so that a model's weights stay in the core's cache. On a GPU all models of a chunk advance
-together (`vmap`). Either way the models of one seed see the same batches and noise, drawn once per
-segment for all of them, already passed through g.
+On a CPU there is one worker thread per core. Each runs a single-threaded program that advances one model by a
+segment of steps, and takes the models of one seed through a segment one after the other, so that a model's
+weights stay in the core's cache. On a GPU all models of a chunk advance together (`vmap`). Either way the
+models of one seed see the same batches and noise, drawn once per segment for all of them, already passed
+through g.
 
-`programs` has the compiled functions of a shape, `chunks` how work is cut, `layouts` how a chunk is trained.
+`programs` has the compiled functions of a shape; `chunks` cuts the work; `layouts` train a chunk.
 """
 
 from __future__ import annotations
@@ -23,10 +23,9 @@ from denseam.errors import InputError
 from denseam.studies.engine.chunks import Chunk, cut, halves, model_bytes
 from denseam.studies.engine.layouts import train_chunk
 from denseam.studies.engine.programs import Program
-from denseam.studies.outcome import Outcome
+from denseam.studies.runs import Outcome
 from denseam.studies.study import RunSpec, Study
-from denseam.training.devices import cores, memory, platform_of
-from denseam.training.precision import check_precision, numbers
+from denseam.training.devices import check_precision, cores, memory, numbers, platform_of
 from denseam.training.progress import Progress
 
 
@@ -44,15 +43,15 @@ def train_runs(
     Parameters
     ----------
     study, specs
-        The study, and which of its runs.
+        The study, and the runs of it to train.
     progress
-        Told of progress.
+        Receives the events.
     stop
-        When set, workers stop within a segment; unfinished chunks are given up.
+        When set, workers stop within a segment; unfinished chunks are discarded.
     devices
         The devices to use; by default all GPUs, or the CPU.
     workers
-        Threads on the CPU; by default one for each core.
+        Threads on the CPU; by default one per core.
     """
     progress, ended = progress or Progress(), _Stop(stop)
     devices = list(devices or jax.devices())
@@ -84,13 +83,13 @@ def train_runs(
             outcomes = future.result()
             progress.finished(outcomes)
             yield outcomes
-    finally:  # also when the consumer stops, or Ctrl-C arrives while it waits
+    finally:  # also if the consumer stops, or Ctrl-C arrives while it waits
         ended.set()
         pool.shutdown(wait=True, cancel_futures=True)
 
 
 class _Stop(threading.Event):
-    """Set when this call ends, or when the caller's own event is; that one is never touched."""
+    """Set when this call ends or when the caller's event is set; the caller's event is never touched."""
 
     def __init__(self, callers: threading.Event | None) -> None:
         super().__init__()
@@ -103,7 +102,7 @@ class _Stop(threading.Event):
 def _train_what_fits(
     program: Program, chunk: Chunk, progress: Progress, stop: threading.Event
 ) -> list[Outcome]:
-    """Train a chunk; if it fails, as where the device's memory does not hold it, train its halves."""
+    """Train a chunk; if it fails, for example for lack of memory, train its halves."""
     try:
         return train_chunk(program, chunk, progress, stop)
     except (MemoryError, jax.errors.JaxRuntimeError):

@@ -1,7 +1,6 @@
 """How work is cut: runs into chunks, a chunk's steps into segments.
 
-A chunk is what one worker does without interruption and what is saved at once; a segment is what the device
-does between two looks at it.
+A chunk is trained by one worker and saved as a whole; a segment is what the device does between two checks.
 """
 
 from __future__ import annotations
@@ -13,14 +12,14 @@ import jax.numpy as jnp
 
 from denseam.rules.cost import step_operations, training_bytes
 from denseam.studies.engine.programs import Program
-from denseam.studies.grouping import evenly, sharing_batches
+from denseam.studies.runs import evenly, sharing_batches
 from denseam.studies.study import RunSpec
 from denseam.training.devices import CALLING, RATES, memory
 
-#: Seconds of work between two signs of life.
+#: Seconds of work between two reports of progress.
 SEGMENT_SECONDS = 0.3
-#: A segment's batches are drawn into arrays of at most this size on a CPU: larger ones leave its cache,
-#: and drawing them then costs four times as much.
+#: On a CPU a segment's batches are drawn into arrays of at most this size: larger ones do not stay in its
+#: cache, and drawing them costs four times as much.
 CACHE_BYTES = 1 << 21
 
 #: Groups of runs; the runs of a group share their batches.
@@ -30,11 +29,11 @@ Chunk = list[list[RunSpec]]
 def cut(specs: Sequence[RunSpec], program: Program, threads: int) -> list[Chunk]:
     """Cut the runs of one shape into chunks."""
     groups = sharing_batches(specs)
-    sharing = threads if program.platform == "cpu" else 1  # every GPU has a memory of its own
+    sharing = threads if program.platform == "cpu" else 1  # every GPU has its own memory
     most = max(1, int(memory(program.platform) / (sharing * model_bytes(program))))
-    share = math.ceil(len(specs) / threads)  # something to do for every worker
+    share = math.ceil(len(specs) / threads)  # work for every worker
     if program.platform == "cpu":
-        # Pieces small enough to keep all cores busy to the end, large enough to share their batches.
+        # Small enough to keep all cores busy to the end, large enough to share their batches.
         size = min(most, share, max(8, math.ceil(share / 3)))
         return [[piece] for group in groups for piece in evenly(group, math.ceil(len(group) / size))]
     most = min(most, share)
@@ -49,7 +48,7 @@ def cut(specs: Sequence[RunSpec], program: Program, threads: int) -> list[Chunk]
 
 
 def halves(chunk: Chunk) -> list[Chunk]:
-    """Return the two halves of a chunk; a chunk of one run is returned by itself."""
+    """Return the two halves of a chunk, or the chunk itself if it is one run."""
     if len(chunk) > 1:
         return [chunk[: len(chunk) // 2], chunk[len(chunk) // 2 :]]
     return [[half] for half in evenly(chunk[0], 2)]

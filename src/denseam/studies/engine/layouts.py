@@ -1,4 +1,4 @@
-"""How the models of a chunk go through their segments: one by one on a CPU, together on a GPU."""
+"""How the models of a chunk advance through their segments: one by one on a CPU, together on a GPU."""
 
 from __future__ import annotations
 
@@ -16,16 +16,14 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from denseam.model.streams import stream
-from denseam.studies.build import build
 from denseam.studies.engine.chunks import Chunk, segment_steps
 from denseam.studies.engine.programs import Program
-from denseam.studies.outcome import Interrupted, Outcome
+from denseam.studies.runs import Interrupted, Outcome, build
 from denseam.studies.study import RunSpec
-from denseam.training.batches import sample_order
+from denseam.training.batches import add_noise, mean_square, sample_order
 from denseam.training.divergence import ending
 from denseam.training.gradient import Columns
 from denseam.training.progress import Progress
-from denseam.training.segments import mean_square
 
 
 def train_chunk(program: Program, chunk: Chunk, progress: Progress, stop: threading.Event) -> list[Outcome]:
@@ -67,7 +65,7 @@ class Layout(abc.ABC):
     errors
         The loss of every step; infinite where it was not taken.
     probes
-        What was measured: steps to measure × quantities; NaN where a step was not taken.
+        Measured values, steps to measure × quantities; NaN where a step was not taken.
     seconds
         Time spent on each model.
     """
@@ -88,7 +86,7 @@ class Layout(abc.ABC):
         self.seconds = np.zeros(shape)
 
     def run(self) -> list[Outcome]:
-        """Train, evaluate, and return what became of every run."""
+        """Train, evaluate, and return the outcome of every run."""
         trained = self._train()
         initial, zero = self._before()
         heldout = self._heldout(trained)
@@ -104,7 +102,7 @@ class Layout(abc.ABC):
 
     @abc.abstractmethod
     def _untrained(self) -> Any:
-        """Return the models as they were before."""
+        """Return the models as they were before training."""
 
     @abc.abstractmethod
     def _evaluated(self, models: Any, batches: Columns) -> Float[np.ndarray, "groups models batches"]:
@@ -112,12 +110,12 @@ class Layout(abc.ABC):
 
     @abc.abstractmethod
     def _joined(self, groups: Sequence[Any]) -> Any:
-        """Return what the groups have as the programs of this layout take it."""
+        """Join values of the groups in the form that the programs of this layout take."""
 
     # --- batches -----------------------------------------------------------------------------------
 
     def _segment(self, first: int) -> Columns:
-        """Return the batches of the training steps from `first` on; have the next ones drawn meanwhile."""
+        """Return the batches of the training steps from `first` on, and start drawing the next ones."""
         drawn = self._drawn(first)
         if first + self.T < self.program.steps:
             self._drawn(first + self.T)
@@ -133,18 +131,12 @@ class Layout(abc.ABC):
         within = slice(first % n, first % n + self.T)
 
         def order(group: Group) -> Array:
-            return jnp.asarray(
-                np.concatenate([sample_order(group.seed, e, p.P, p.B) for e in epochs])[within]
-            )
+            orders = [sample_order(group.seed, epoch, p.P, p.B) for epoch in epochs]
+            return jnp.asarray(np.concatenate(orders)[within])
 
-        return p.draw(
-            self._joined([g.data for g in self.groups]),
-            self._joined([order(g) for g in self.groups]),
-            self._joined([g.key for g in self.groups]),
-            jnp.asarray(first, jnp.int32),
-            self._joined([g.noise for g in self.groups]),
-            self.features,
-        )
+        groups = self._joined([(g.data, order(g), g.key, g.noise) for g in self.groups])
+        data, samples, keys, noise = groups
+        return p.draw(data, samples, keys, jnp.asarray(first, jnp.int32), noise, self.features)
 
     # --- before and after --------------------------------------------------------------------------
 
@@ -162,7 +154,7 @@ class Layout(abc.ABC):
         return np.mean(np.concatenate(errors, axis=-1), axis=-1), zero
 
     def _heldout(self, models: Any) -> Float[np.ndarray, "groups models"]:
-        """Return the MSE on held-out samples, with noise that is the same for every run of a seed."""
+        """Return the MSE on held-out samples, with the same noise for every run of a seed."""
         rows, B = self.groups[0].fresh.shape[0], self.program.B
         if not rows:
             return np.full(self.seconds.shape, np.nan)
@@ -170,8 +162,7 @@ class Layout(abc.ABC):
 
         def batches(group: Group) -> Columns:
             Y = group.fresh
-            X = Y + group.noise * jax.random.normal(group.fresh_key, Y.shape, Y.dtype)
-            G = self.features.activation(X)
+            G = self.features.activation(add_noise(Y, group.fresh_key, group.noise))
             G, Y = (jnp.swapaxes(V[: n * size].reshape(n, size, -1), 1, 2) for V in (G, Y))
             return Columns(G, Y)
 
@@ -181,7 +172,7 @@ class Layout(abc.ABC):
     # --- results -----------------------------------------------------------------------------------
 
     def _keep(self, where: Any, first: int, error: Array, measured: Array | None) -> bool:
-        """Keep what a segment gave for one model or all; return whether a loss is still finite at its end."""
+        """Store a segment's results for one model or all; return whether any loss is finite at its end."""
         errors = self.errors[where]
         errors[..., first : first + self.T] = error
         if measured is not None:
@@ -213,7 +204,7 @@ class Layout(abc.ABC):
 
 
 class OneByOne(Layout):
-    """CPU: one group; each model goes through the segment by itself, and stops when it diverges."""
+    """CPU: one group; each model advances through the segment by itself, and stops when it diverges."""
 
     def _train(self) -> Any:
         p, (specs,), (built,) = self.program, self.chunk, self.built
@@ -243,7 +234,7 @@ class OneByOne(Layout):
                     parameters[i], states[i], frames[i], built[i][1], segment, due
                 )
                 waiting.append((i, error, measured))
-                # The next model is under way while this one's results are fetched.
+                # The next model is running while the results of this one are fetched.
                 if len(waiting) > 1:
                     collect(first, *waiting.pop(0))
             for last in waiting:
@@ -284,7 +275,7 @@ class Together(Layout):
             parameters, states, error, measured = p.advance(
                 parameters, states, frame, optimizers, segment, p.due(first, self.T)
             )
-            # The errors of the segment before, so that the device never waits for the host.
+            # The errors of the previous segment, so that the device never waits for the host.
             if waiting is not None and not collect(*waiting):
                 waiting = None
                 break

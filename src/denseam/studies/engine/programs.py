@@ -1,7 +1,7 @@
 """The compiled functions of one shape: draw batches, take steps on them, evaluate.
 
-`jax.jit` keeps what it compiled for the rest of the process, by shapes, device and precision, and lets one
-thread compile while others wait for the same program.
+`jax.jit` keeps compiled programs for the rest of the process, by shapes, device and precision; one thread
+compiles while others wait for the same program.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from jaxtyping import Array
 
 from denseam.rules import Shape
 from denseam.studies.study import Study
+from denseam.training.batches import draw
+from denseam.training.devices import dtype_of, products
 from denseam.training.gradient import Columns
-from denseam.training.precision import dtype_of, products
 from denseam.training.progress import Progress
-from denseam.training.segments import advance, draw, evaluate
+from denseam.training.run import advance, evaluate
 
 
 def _draw_groups(
@@ -34,7 +35,7 @@ def _draw_groups(
 
 
 def _advance_groups(*now: Any, probes: tuple[str, ...]) -> Any:
-    """Advance groups × models; the models of a group share its batches, all the steps to measure."""
+    """Advance groups × models; the models of a group share its batches, all groups the steps to measure."""
     models = jax.vmap(
         functools.partial(advance, joined=False, probes=probes), in_axes=(0, 0, 0, 0, None, None)
     )
@@ -52,8 +53,8 @@ class _Functions(NamedTuple):
     evaluate: Callable[..., Array]
 
 
-#: On a CPU a program is of one model, and programs of several models run at once, one on each core; on a GPU
-#: it is of all models of a chunk, and reuses the memory of their parameters and moments.
+#: On a CPU a program is for one model, and several run at once, one on each core; on a GPU it is for all
+#: models of a chunk, and reuses the memory of their parameters and moments.
 _FUNCTIONS = {
     "cpu": _Functions(
         jax.jit(draw),
@@ -69,7 +70,7 @@ _FUNCTIONS = {
 
 
 class Program:
-    """What the runs of one study and one shape have in common."""
+    """What the runs of one study at one shape have in common."""
 
     def __init__(
         self, study: Study, shape: Shape, platform: str, progress: Progress, threads: int = 1
@@ -82,7 +83,7 @@ class Program:
         self.steps = study.steps(shape)
         self.probe_steps = study.steps_to_probe(shape)
         self.dtype = dtype_of(study.precision)
-        self.segments = Recent(2 * threads)  # for each worker one in use, one being drawn
+        self.segments = Recent(2 * threads)  # per worker one in use, one being drawn
         self._progress, self._announced, self._announcing = progress, False, threading.Lock()
 
     def draw(self, *samples: Any) -> Columns:
@@ -113,8 +114,8 @@ class Program:
 class Recent:
     """The last few segments that were drawn.
 
-    Workers on one seed go through the same segments at about the same time, and drawing one costs up to
-    a tenth of training on it.
+    Workers on one seed need the same segments at about the same time, and drawing a segment costs up to a
+    tenth of training on it.
     """
 
     def __init__(self, most: int) -> None:
@@ -124,9 +125,9 @@ class Recent:
     def get(self, which: Any, draw: Callable[[], Columns]) -> Columns:
         """Return a segment; draw it if it is not among the last few."""
         with self._lock:
-            held = self._held.pop(which, None)
-            # Drawing is only started here, not waited for.
-            self._held[which] = draw() if held is None else held
+            segment = self._held.pop(which, None)
+            # Drawing is only started here; nothing waits for it.
+            self._held[which] = draw() if segment is None else segment
             while len(self._held) > self._most:
                 del self._held[next(iter(self._held))]
             return self._held[which]

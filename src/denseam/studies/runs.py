@@ -1,12 +1,16 @@
-"""The model and the optimizer that a run of a study begins with."""
+"""Runs of a study: what each begins with, which share their batches, and how each ended."""
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
 
 from denseam.model.dense_am import DenseAM, Parameters
 from denseam.model.lagrangians import Softmax
@@ -18,10 +22,10 @@ from denseam.training.optimizers import Optimizer, adam, sgd
 def build(study: Study, spec: RunSpec, start: Parameters | None, dtype: Any) -> tuple[DenseAM, Optimizer]:
     """Return the untrained model and the optimizer of a run.
 
-    `start` are the initial parameters of the seed, if they are at hand already.
+    `start` are the initial parameters of the seed, if they have been drawn already.
     """
     scales = scales_of(study, spec)
-    # Numbers in it become arrays, so that runs with different ones share a program.
+    # Its numbers become arrays, so that runs with different values share a program.
     activation = jax.tree.map(lambda v: jnp.asarray(v, dtype), activation_of(study, spec))
     if start is None:
         model = DenseAM.create(
@@ -54,11 +58,44 @@ def activation_of(study: Study, spec: RunSpec) -> Any:
 def scales_of(study: Study, spec: RunSpec) -> Scales:
     """Return the scales of a run."""
     v = spec.values
+    eta_b0, eta_c0 = (v[ratio] * v["eta0"] for ratio in ("eta_b_ratio", "eta_c_ratio"))
     return study.rule().at(
-        spec.shape,
-        eta0=v["eta0"],
-        s1_0=v["s1_0"],
-        s2_0=v["s2_0"],
-        eta_b0=v["eta_b_ratio"] * v["eta0"],
-        eta_c0=v["eta_c_ratio"] * v["eta0"],
+        spec.shape, eta0=v["eta0"], s1_0=v["s1_0"], s2_0=v["s2_0"], eta_b0=eta_b0, eta_c0=eta_c0
     )
+
+
+def sharing_batches(specs: Iterable[RunSpec]) -> list[list[RunSpec]]:
+    """Group runs that share shape, seed and noise, and so their batches, in the order given."""
+    groups: dict[Any, list[RunSpec]] = {}
+    for spec in specs:
+        groups.setdefault((spec.shape, spec.seed, spec.values["noise"]), []).append(spec)
+    return list(groups.values())
+
+
+def evenly(group: Sequence[RunSpec], count: int) -> list[list[RunSpec]]:
+    """Cut a group into this many parts of nearly the same length, none of them empty."""
+    count = min(max(1, count), len(group))
+    bounds = [round(i * len(group) / count) for i in range(count + 1)]
+    return [list(group[a:b]) for a, b in itertools.pairwise(bounds)]
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """The result of one run."""
+
+    spec: RunSpec
+    status: str
+    diverged_at: int | None
+    initial_mse: float
+    final_mse: float
+    heldout_mse: float
+    zero_mse: float
+    loss: Float[np.ndarray, " epochs"]
+    seconds: float
+    device: str
+    probe_steps: tuple[int, ...] = ()
+    probes: Mapping[str, Float[np.ndarray, " probe_steps"]] = dataclasses.field(default_factory=dict)
+
+
+class Interrupted(Exception):
+    """Training was asked to stop."""
