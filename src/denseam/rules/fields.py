@@ -184,7 +184,7 @@ class Parameter:
         return grid
 
     def _wholes(self, value: Any) -> tuple[int, ...]:
-        grid = grid_values(self.document, value)
+        grid = grid_values(self.document, value, self.kind)
         if not all(v.is_integer() for v in grid):
             raise InputError(self.problem(value))
         problems = _order_problems(self.document, grid)
@@ -264,7 +264,7 @@ def logspace(low: float, high: float, count: int) -> tuple[float, ...]:
     return tuple(float(f"{v:.12g}") for v in (low, *inner, high))
 
 
-def grid_values(name: str, grid: Any) -> tuple[float, ...]:
+def grid_values(name: str, grid: Any, kind: Kind = Kind.NUMBERS) -> tuple[float, ...]:
     """Read a grid: ``1e-3:1:13`` (log-spaced), ``0.1,0.2``, a number, or a list of numbers."""
     values = grid
     if isinstance(grid, str):
@@ -278,7 +278,7 @@ def grid_values(name: str, grid: Any) -> tuple[float, ...]:
     elif _is_number(grid):
         values = [grid]
     if not isinstance(values, Iterable) or not all(map(_is_number, values := list(values))):
-        raise InputError(f"{name} must be {Kind.NUMBERS.value}, got {grid!r}")
+        raise InputError(f"{name} must be {kind.value}, got {grid!r}")
     return tuple(float(v) for v in values)
 
 

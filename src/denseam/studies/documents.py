@@ -22,7 +22,7 @@ from denseam.rules import MemoriesOnly, Parameterization, Proportional, Regime
 from denseam.rules.fields import Kind, logspace, parameters
 from denseam.rules.regimes import regime_from
 from denseam.studies.description import AXES, DOCUMENT, Description
-from denseam.studies.study import Study, unknown
+from denseam.studies.study import Study, lagrangian_of, unknown
 
 #: The opposite of a flag → the flag, as in uncentered = true.
 OPPOSITES = {p.off: key for key, p in DOCUMENT.items() if p.off}
@@ -47,6 +47,9 @@ def from_document(document: Mapping[str, Any], defaults: Mapping[str, Regime] | 
         if key in DOCUMENT and not (key == "regime" and isinstance(value, Proportional | MemoriesOnly)):
             with collecting(problems):
                 DOCUMENT[key].read(value)
+    if "activation" in values:
+        with collecting(problems):
+            lagrangian_of(_activation(values), values.get("power"))
     refuse(problems)
     regime, preparation, activation, rule = together(
         lambda: _regime(values, defaults),

@@ -51,7 +51,7 @@ _GPU = threading.Lock()
 
 
 @dataclasses.dataclass(frozen=True)
-class Part:
+class StudyRuns:
     """Runs of one study; `study_id` and `data` are the sender's names of the study and its data."""
 
     study: Study
@@ -65,7 +65,7 @@ class Shard:
     """The runs that one worker should train, and the folder that it writes to."""
 
     folder: str
-    parts: tuple[Part, ...]
+    parts: tuple[StudyRuns, ...]
     versions: Mapping[str, str]
     seconds: float
 
@@ -142,7 +142,7 @@ def cut(
     compiled = {(id(study), group[0].shape) for study, group in groups}
     total = sum(_seconds(study, group, kind) for study, group in groups) + COMPILING * len(compiled)
     aim = min(AIM, max(SHORTEST, total / (SHARDS_PER_WORKER * workers)))
-    described: dict[int, Part] = {}
+    described: dict[int, StudyRuns] = {}
     longest_first = sorted(_pack(groups, aim, kind), key=lambda pack: -pack[0])
     return [_shard(pieces, folder, described, seconds) for seconds, pieces in longest_first]
 
@@ -173,12 +173,12 @@ def _seconds(study: Study, group: Sequence[RunSpec], kind: str) -> float:
 
 
 def _shard(
-    pieces: Pieces, folder: str | os.PathLike[str], described: dict[int, Part], seconds: float
+    pieces: Pieces, folder: str | os.PathLike[str], described: dict[int, StudyRuns], seconds: float
 ) -> Shard:
-    parts: dict[int, Part] = {}
+    parts: dict[int, StudyRuns] = {}
     for study, specs in pieces:
         if id(study) not in described:
-            described[id(study)] = Part(_anywhere(study), study.id, study.source().describe(), ())
+            described[id(study)] = StudyRuns(_anywhere(study), study.id, study.source().describe(), ())
         part = parts.get(id(study), described[id(study)])
         parts[id(study)] = dataclasses.replace(part, specs=(*part.specs, *specs))
     return Shard(os.path.abspath(folder), tuple(parts.values()), versions(), seconds)
@@ -239,7 +239,7 @@ def run_shard(shard: Shard) -> dict[str, Any]:
     return {"runs": {spec.key: runs[spec.key] for spec in shard.specs}, "trained": trained}
 
 
-def _trained(part: Part, specs: Sequence[RunSpec]) -> Iterator[list[Row]]:
+def _trained(part: StudyRuns, specs: Sequence[RunSpec]) -> Iterator[list[Row]]:
     """Train on one core, or on the GPU; the executor decides how many shards run at once."""
     gpu = platform_of(jax.devices()[0]) == "gpu"
     with _GPU if gpu else contextlib.nullcontext():

@@ -101,7 +101,7 @@ class Study(Description):
         problems += self._read_axes()
         lagrangian: Lagrangian | None = None
         with collecting(problems):
-            lagrangian = _lagrangian(self.activation, self.power)
+            lagrangian = lagrangian_of(self.activation, self.power)
         if not isinstance(self.regime, Proportional | MemoriesOnly):
             problems.append(f"regime must be Proportional(…) or MemoriesOnly(…), got {self.regime!r}")
         elif "scales" in values:
@@ -341,7 +341,8 @@ def _in_key(described: Parameter, value: Any) -> bool:
     return described.key is InKey.ALWAYS
 
 
-def _lagrangian(activation: str | Lagrangian, power: float | None) -> Lagrangian:
+def lagrangian_of(activation: str | Lagrangian, power: float | None) -> Lagrangian:
+    """Return an activation as an object, or refuse a name that is not registered."""
     if isinstance(activation, Lagrangian):
         if power is not None:
             raise InputError("power belongs to the name 'relu'; a Lagrangian has its own")

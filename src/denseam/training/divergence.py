@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-Status = Literal["finished", "diverged"]
+EndStatus = Literal["finished", "diverged"]
 
 
 class Ending(NamedTuple):
@@ -28,7 +28,7 @@ class Ending(NamedTuple):
     """
 
     curve: Float[np.ndarray, "epochs steps"]
-    status: Status
+    status: EndStatus
     diverged_at: int | None
 
 

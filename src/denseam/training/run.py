@@ -16,7 +16,7 @@ from jaxtyping import Array, ArrayLike, Float
 from denseam.errors import refuse
 from denseam.model.dense_am import DenseAM, Parameters
 from denseam.training.batches import Batches, draw_batches, noisy_batch
-from denseam.training.divergence import Status, ending, infinite_once_blown
+from denseam.training.divergence import EndStatus, ending, infinite_once_blown
 from denseam.training.gradient import Columns, Joined, loss_of_columns, mse, step_on_columns
 from denseam.training.optimizers import Optimizer
 from denseam.training.probes import measure
@@ -89,7 +89,7 @@ class Run:
     model: DenseAM
     mse: Float[np.ndarray, "epochs steps"]
     initial_mse: float
-    status: Status
+    status: EndStatus
     diverged_at: int | None
     optimizer_state: optax.OptState
 

@@ -120,7 +120,7 @@ def test_a_file_holds_common_keys_and_tables(tmp_path):
             lambda: from_document(
                 {"activation": "relu", "optimizer": "sgd", "scales": "16.5", "eta0": "x:y:z", "kappa": -1}
             ),
-            ["scales must be whole", "eta0 must be low:high:count", "kappa"],
+            ["scales must be comma-separated whole", "eta0 must be low:high:count", "kappa"],
         ),
         (
             lambda: from_document(

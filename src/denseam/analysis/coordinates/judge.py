@@ -12,7 +12,7 @@ from denseam.analysis.causes import CheckCause
 from denseam.analysis.coordinates.expected import TOLERANCE
 from denseam.analysis.coordinates.slopes import Measurements, Slope
 
-Status = Literal["PASS", "FAIL", "INCONCLUSIVE"]
+CheckStatus = Literal["PASS", "FAIL", "INCONCLUSIVE"]
 DESIDERATA = ("stability", "maximality", "balance", "participation")
 
 #: An eigenvalue whose exponent is above this is a spike.
@@ -22,7 +22,7 @@ _MOVED_BY_SPIKES, _OF_Z = ("dF_outer", "dF11", "dF12", "dZ1", "dF_exact"), ("dZ_
 
 
 @dataclasses.dataclass(frozen=True)
-class Setting:
+class Conditions:
     """The properties of what was checked that the cause of a failure depends on."""
 
     name: str
@@ -47,10 +47,10 @@ class Check:
     """
 
     name: str
-    status: Status
+    status: CheckStatus
     cause: CheckCause | None
     culprit: Slope | None
-    desiderata: dict[str, Status]
+    desiderata: dict[str, CheckStatus]
     slopes: list[Slope]
     measured: Measurements = dataclasses.field(repr=False)
     letter: str = "N"
@@ -83,13 +83,13 @@ class Check:
         return f"{self.name}: {self.status} ({parts}). {self.reason}".strip()
 
 
-def judge(measured: Measurements, slopes: list[Slope], setting: Setting) -> Check:
+def judge(measured: Measurements, slopes: list[Slope], setting: Conditions) -> Check:
     """Judge the slopes, except at steps where the smallest scale has diverged too."""
     gone = _gone_everywhere(measured)
     slopes = [dataclasses.replace(s, judged="", ok=None) if s.step in gone else s for s in slopes]
     judged = {d: [s for s in slopes if s.judged == d] for d in DESIDERATA}
     desiderata = {d: _status(own) for d, own in judged.items() if own}
-    status: Status = "PASS"
+    status: CheckStatus = "PASS"
     cause: CheckCause | None = None
     culprit: Slope | None = None
     if "FAIL" in desiderata.values():
@@ -104,7 +104,7 @@ def judge(measured: Measurements, slopes: list[Slope], setting: Setting) -> Chec
     return Check(setting.name, status, cause, culprit, desiderata, slopes, measured, setting.letter)
 
 
-def _status(judged: Sequence[Slope]) -> Status:
+def _status(judged: Sequence[Slope]) -> CheckStatus:
     if any(s.ok is False for s in judged):
         return "FAIL"
     return "INCONCLUSIVE" if any(s.undecided for s in judged) else "PASS"
@@ -121,7 +121,7 @@ def _failing(slopes: Sequence[Slope]) -> list[Slope]:
     return sorted(wrong, key=lambda s: (s.step, -min(abs(s.excess), 99.0)))
 
 
-def _cause(slopes: Sequence[Slope], setting: Setting) -> tuple[CheckCause, Slope]:
+def _cause(slopes: Sequence[Slope], setting: Conditions) -> tuple[CheckCause, Slope]:
     """Return the likely cause and the slope that shows it; errors at the start come before their effects."""
     first = min(s.step for s in slopes)
     start = {s.name: s for s in slopes if s.step == first}

@@ -13,7 +13,7 @@ import optax
 from jaxtyping import Array, Float
 
 from denseam.analysis.coordinates.expected import Expectation
-from denseam.analysis.coordinates.judge import Check, Setting, judge
+from denseam.analysis.coordinates.judge import Check, Conditions, judge
 from denseam.analysis.coordinates.slopes import Measurements, slopes
 from denseam.data.gaussian import isotropic
 from denseam.errors import InputError, refuse
@@ -102,7 +102,7 @@ def judge_runs(
     measured = Measurements(tuple(probed), tuple(scales), values)
     exponents = slopes(measured, {q: _expected(q) for q in names})
     # Whether it is centred is unknown; the Gram matrix of its own activations is called 'lambda_max_raw'.
-    return judge(measured, exponents, Setting(name, centred=False, letter=regime_letter(regime.name)))
+    return judge(measured, exponents, Conditions(name, centred=False, letter=regime_letter(regime.name)))
 
 
 def _expected(quantity: str) -> Expectation:

@@ -6,12 +6,13 @@ import os
 from typing import Any
 
 from denseam.analysis.coordinates.expected import expectations
-from denseam.analysis.coordinates.judge import Check, Setting, judge
+from denseam.analysis.coordinates.judge import Check, Conditions, judge
 from denseam.analysis.coordinates.slopes import from_records, slopes
 from denseam.errors import InputError, refuse
 from denseam.rules import MemoriesOnly, Regime
 from denseam.rules.fields import parameters
 from denseam.rules.regimes import REGIMES, regime_from, regime_letter
+from denseam.rules.table import FAMILIES
 from denseam.studies.description import DOCUMENT
 from denseam.studies.documents import from_document
 from denseam.studies.records import Records
@@ -105,10 +106,12 @@ def _judge(name: str, rows: Records) -> Check:
     row = rows[0]
     measured = from_records(rows)
     centred = row["centred"] == "yes"
-    family = "softmax" if "K_eff" in measured.values else "elementwise"  # measured for softmax only
+    # An activation of the user's own has no entry; K_eff is measured for the family of softmax only.
+    own = "softmax" if "K_eff" in measured.values else "elementwise"
+    family = FAMILIES.get(row["activation"], own)
     split = "dZ1" in measured.values
     expected = expectations(family, row["optimizer"], row["regime"], centred=centred, split=split)
-    setting = Setting(name, family, row["optimizer"], centred, regime_letter(row["regime"]))
+    setting = Conditions(name, family, row["optimizer"], centred, regime_letter(row["regime"]))
     exponents = slopes(measured, expected)
     if not any(slope.judged for slope in exponents):
         raise InputError(f"{name}: no judged quantity was measured; sweep with --probes all")
