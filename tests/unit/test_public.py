@@ -25,7 +25,7 @@ def test_the_readmes_example_runs_as_printed(tmp_path):
 
 def test_importing_loads_no_optional_part():
     code = "import denseam, sys; denseam.train; denseam.DenseAM; "
-    code += "bad = {'diffrax', 'safetensors', 'matplotlib', 'typer', 'torch', 'pyarrow'} & set(sys.modules); "
+    code += "bad = {'diffrax', 'safetensors', 'matplotlib', 'click', 'torch', 'pyarrow'} & set(sys.modules); "
     code += "assert not bad, bad"
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
 
