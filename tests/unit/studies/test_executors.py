@@ -341,7 +341,7 @@ def test_the_table_of_a_study_file_says_where_it_runs(tmp_path):
         (("--address", "tcp://a:1"), "address belongs to the executor 'dask', got 'local'"),
         (
             ("--executor", "dask", "--gpus", "2"),
-            "gpus must be 0 or 1 (every worker has one of its own), got 2",
+            "gpus must be a whole number of at least 0 and at most 1, got 2",
         ),
         (("--executor", "slurm", "--time", "soon"), "time must be as in 02:00:00, got 'soon'"),
         (("--executor", "slurm", "--memory", "much"), "memory must be as in 8GB, got 'much'"),
