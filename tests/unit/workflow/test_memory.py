@@ -428,7 +428,7 @@ def test_which_samples_are_taken(here):
     np.save("other.npy", IMAGES[::-1])
     assert np.array_equal(chosen_samples(m, "other.npy", heldout=None).array, IMAGES[::-1])
     refused(
-        lambda: chosen_samples(m, "other.npy", heldout=True), "heldout", "not what this memory was trained"
+        lambda: chosen_samples(m, "other.npy", heldout=True), "heldout", "this memory was not trained on it"
     )
     assert np.array_equal(chosen_samples(m, "images.npy", samples=4).array, IMAGES[[0, 13, 26, 39]])
     some = chosen_samples(m, "images.npy", heldout=True, samples=2)
