@@ -22,7 +22,7 @@ from .model.lagrangians import register as register
 from .model.lagrangians import relu as relu
 from .model.lagrangians import softmax as softmax
 from .model.lagrangians import tanh as tanh
-from .report.write import write_report as write_report
+from .report.page import write_report as write_report
 from .rules import MemoriesOnly as MemoriesOnly
 from .rules import Parameterization as Parameterization
 from .rules import Power as Power

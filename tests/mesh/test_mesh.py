@@ -29,7 +29,7 @@ from denseam.training.places import named
 from denseam.training.progress import Progress
 from denseam.training.run import advance
 from denseam.workflow.memory import Memory
-from denseam.workflow.recipe import Recipe, read_recipe, write_found
+from denseam.workflow.recipe import Recipe, read_recipe, write_result
 from denseam.workflow.target import train_target
 
 PROGRAM = Path(sys.executable).with_name("denseam")
@@ -282,7 +282,7 @@ def tuned(tmp_path_factory):
     data = np.random.default_rng(0).standard_normal((400, 24)).astype(np.float32)
     np.save(folder / "x.npy", data)
     asked = recipe("relu", "adam", scales=(24,), data=str(folder / "x.npy"))
-    write_found(folder, {"status": "TRANSFERS"}, asked)
+    write_result(folder, {"status": "TRANSFERS"}, asked)
     return folder, train_target(asked, folder / "alone")
 
 

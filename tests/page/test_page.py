@@ -8,7 +8,7 @@ import shutil
 import pytest
 from playwright.sync_api import sync_playwright
 
-from denseam.report.write import write_report
+from denseam.report.page import write_report
 from denseam.studies.store import Store
 from tests.synthetic import rows, study
 

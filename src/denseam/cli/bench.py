@@ -1,12 +1,13 @@
-"""How fast the engine is on the machine at hand: against its product peak, and against a PyTorch loop.
+"""The speed of the engine on this machine: against its peak product rate, and against a PyTorch loop.
 
-Everything is measured in one run, in turns, and medians are reported: a shared machine is noisy, but
-ratios of what was measured side by side hold.
+All measurements alternate within one run, and medians are reported: a shared machine is noisy, but ratios of
+times that were measured side by side are reliable.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import math
 import platform
 import resource
@@ -21,6 +22,7 @@ from denseam import __version__
 from denseam.analysis.statistics import slope
 from denseam.errors import refuse
 from denseam.rules import Proportional
+from denseam.rules.cost import step_operations
 from denseam.rules.fields import logspace
 from denseam.studies.engine import train_runs
 from denseam.studies.study import Study
@@ -36,12 +38,9 @@ REGIME = Proportional(kappa=2, rho=5, beta=0.1)
 
 
 def benchmark(
-    features: Sequence[int],
-    repeats: int = 5,
-    seconds: float = 4.0,
-    progress: Progress | None = None,
+    features: Sequence[int], repeats: int = 5, seconds: float = 4.0, progress: Progress | None = None
 ) -> dict[str, Any]:
-    """Return a document of measurements for SGD and Adam at each N."""
+    """Return measurements for SGD and Adam at each N, as a plain document."""
     _check(features, repeats, seconds)
     progress = progress or Progress()
     gpu = jax.devices()[0].platform != "cpu"
@@ -49,35 +48,33 @@ def benchmark(
     peak = product_rate(gpu)
     torch_loop = _torch_loop(gpu) if importlib.util.find_spec("torch") else None
     rows, peaks = [], [peak()]
-    for N in features:
-        for optimizer in ("sgd", "adam"):
-            engine, steps = _engine(N, optimizer, precision, _epochs(N, gpu, seconds))
-            times, loops, fractions = [], [], []
-            for _ in range(repeats):
-                before = peak()
-                took = engine() / steps
-                after = peak()
-                flops = MODELS * 10 * math.prod(_knb(N))
-                times.append(took)
-                peaks += [before, after]
-                fractions.append(flops / took / max(before, after))
-                if torch_loop is not None:
-                    loops.append(torch_loop(N, optimizer) / took)
-            row = {
-                "features": N,
-                "optimizer": optimizer,
-                "ms_per_step": 1e3 * statistics.median(times),
-                "gflops": MODELS * 10 * math.prod(_knb(N)) / statistics.median(times) / 1e9,
-                "peak_fraction": statistics.median(fractions),
-                "speedup_vs_torch_loop": statistics.median(loops) if loops else None,
-            }
-            rows.append(row)
-            progress.message(
-                ", ".join(f"{k} {v:.3g}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items())
-            )
+    for N, optimizer in itertools.product(features, ("sgd", "adam")):
+        engine, steps = _engine(N, optimizer, precision, _epochs(N, gpu, seconds))
+        times, loops, fractions = [], [], []
+        for _ in range(repeats):
+            before = peak()
+            took = engine() / steps
+            after = peak()
+            times.append(took)
+            peaks += [before, after]
+            fractions.append(_flops(N) / took / max(before, after))
+            if torch_loop is not None:
+                loops.append(torch_loop(N, optimizer) / took)
+        row = {
+            "features": N,
+            "optimizer": optimizer,
+            "ms_per_step": 1e3 * statistics.median(times),
+            "gflops": _flops(N) / statistics.median(times) / 1e9,
+            "peak_fraction": statistics.median(fractions),
+            "speedup_vs_torch_loop": statistics.median(loops) if loops else None,
+        }
+        rows.append(row)
+        progress.message(
+            ", ".join(f"{k} {v:.3g}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items())
+        )
     progress.message("cost against the number of runs")
-    once, steps = _engine(features[0], "sgd", precision, _epochs(features[0], gpu, seconds))
-    twice, _ = _engine(features[0], "sgd", precision, _epochs(features[0], gpu, seconds), 2 * MODELS)
+    epochs = _epochs(features[0], gpu, seconds)
+    once, twice = (_engine(features[0], "sgd", precision, epochs, n * MODELS)[0] for n in (1, 2))
     ratio = statistics.median(twice() / once() for _ in range(repeats))
     return {
         "device": str(jax.devices()[0].device_kind),
@@ -100,70 +97,72 @@ def benchmark_mesh(
     seconds: float = 1.0,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Return steps of one model on a mesh, or on all meshes of the devices at hand, beside the roofline's."""
+    """Return measured and predicted steps of one model on a mesh, or on all meshes of these devices."""
     _check(features, repeats, seconds)
     progress = progress or Progress()
     devices = len(jax.devices())
-    asked = [parse_mesh(mesh)] if mesh != "all" else []
-    for N in features:  # refuses what does not fit, before anything is measured
-        for sizes in asked:
-            make_mesh(sizes, REGIME.shape(N))
-        if not asked:
+    chosen = None if mesh == "all" else parse_mesh(mesh)
+    for N in features:  # refuse meshes that do not fit before anything is measured
+        if chosen is not None:
+            make_mesh(chosen, REGIME.shape(N))
+        else:
             best_mesh(REGIME.shape(N), "sgd", DEVICES["h200"], devices)
     progress.message(f"measuring the rates of {devices} devices")
-    where = rates_here()
+    here = rates_here()
     rows = []
-    for N in features:
+    for N, optimizer in itertools.product(features, ("sgd", "adam")):
         shape = REGIME.shape(N)
-        for optimizer in ("sgd", "adam"):
-            fitting = [
-                {"memories": e.memories, "batch": e.batch}
-                for e in best_mesh(shape, optimizer, where, devices)
-            ]
-            for sizes in asked or fitting:
-                predicted = estimate(shape, optimizer, where, sizes["memories"], sizes["batch"])
-                took = step_seconds(shape, optimizer, sizes, seconds, repeats)
-                rows.append(
-                    {
-                        "features": N,
-                        "optimizer": optimizer,
-                        "mesh": f"memories={sizes['memories']},batch={sizes['batch']}",
-                        "predicted_seconds": predicted.step_seconds,
-                        "parts": dict(predicted.seconds),
-                        "measured_seconds": took,
-                    }
-                )
-                progress.message(f"N = {N}, {optimizer}, {rows[-1]['mesh']}: {1e3 * took:.3g} ms a step")
+        if chosen is not None:
+            predictions = [estimate(shape, optimizer, here, chosen["memories"], chosen["batch"])]
+        else:
+            predictions = best_mesh(shape, optimizer, here, devices)
+        for predicted in predictions:
+            sizes = {"memories": predicted.memories, "batch": predicted.batch}
+            name = f"memories={predicted.memories},batch={predicted.batch}"
+            took = step_seconds(shape, optimizer, sizes, seconds, repeats)
+            rows.append(
+                {
+                    "features": N,
+                    "optimizer": optimizer,
+                    "mesh": name,
+                    "predicted_seconds": predicted.step_seconds,
+                    "parts": dict(predicted.seconds),
+                    "measured_seconds": took,
+                }
+            )
+            progress.message(f"N = {N}, {optimizer}, {name}: {1e3 * took:.3g} ms per step")
     return {
         "device": str(jax.devices()[0].device_kind),
         "devices": devices,
-        "rates": where.to_json(),
+        "rates": here.to_json(),
         "rows": rows,
         "versions": _versions(),
     }
 
 
 def _check(features: Sequence[int], repeats: int, seconds: float) -> None:
-    refuse(
-        ["features must be at least one whole number of at least 16"] * (not features or min(features) < 16)
-        + [f"repeats must be at least 1, got {repeats!r}"] * (repeats < 1)
-        + [f"seconds must be above 0, got {seconds!r}"] * (not seconds > 0)
-    )
+    problems = []
+    if not features or min(features) < 16:
+        problems.append("features must be whole numbers of at least 16")
+    if repeats < 1:
+        problems.append(f"repeats must be at least 1, got {repeats!r}")
+    if not seconds > 0:
+        problems.append(f"seconds must be above 0, got {seconds!r}")
+    refuse(problems)
 
 
 def _versions() -> dict[str, str]:
     return {"denseam": __version__, "jax": jax.__version__, "python": platform.python_version()}
 
 
-def _knb(N: int) -> tuple[int, int, int]:
-    shape = REGIME.shape(N)
-    assert shape.B is not None
-    return shape.K, shape.N, shape.B
+def _flops(N: int) -> float:
+    """Return the floating-point operations of one step of all models."""
+    return MODELS * step_operations(REGIME.shape(N))
 
 
 def _epochs(N: int, gpu: bool, work: float) -> int:
-    """Return enough epochs for about so many seconds of work, and no fewer than a sweep has."""
-    seconds = MODELS * 10 * math.prod(_knb(N)) / (2e14 if gpu else 1.2e11) + (4e-5 if gpu else 1e-5)
+    """Return enough epochs for about `work` seconds, and no fewer than a sweep has."""
+    seconds = _flops(N) / (2e14 if gpu else 1.2e11) + (4e-5 if gpu else 1e-5)
     doublings = round(math.log2(max(1.0, work / (10 * seconds))))
     return int(max(64, 2**doublings))
 
@@ -171,7 +170,7 @@ def _epochs(N: int, gpu: bool, work: float) -> int:
 def _engine(
     N: int, optimizer: str, precision: str, epochs: int, models: int = MODELS
 ) -> tuple[Callable[[], float], int]:
-    """Return a function that trains `models` models by the engine and returns its seconds; and the steps."""
+    """Return a function that trains models and returns the seconds it took; and the number of steps."""
     study = Study(
         activation="relu",
         optimizer=optimizer,
@@ -191,13 +190,11 @@ def _engine(
         return time.perf_counter() - began
 
     run()  # compiles
-    shape = specs[0].shape
-    per_epoch: int = (shape.P or 1) // (shape.B or 1)
-    return run, epochs * per_epoch
+    return run, study.steps(specs[0].shape)
 
 
 def _torch_loop(gpu: bool) -> Callable[[int, str], float]:
-    """Return a function that measures a plain PyTorch loop over models: seconds per step of all of them."""
+    """Return a function that times a plain PyTorch loop over all models, in seconds per step."""
     import torch
 
     device = "cuda" if gpu and torch.cuda.is_available() else "cpu"
@@ -205,7 +202,7 @@ def _torch_loop(gpu: bool) -> Callable[[int, str], float]:
     if device == "cuda":
         torch.backends.cuda.matmul.allow_tf32 = True
 
-    class Memory(torch.nn.Module):  # type: ignore[misc, unused-ignore]  # untyped where torch is not there
+    class Memory(torch.nn.Module):  # type: ignore[misc, unused-ignore]  # untyped if torch is not installed
         def __init__(self, K: int, N: int) -> None:
             super().__init__()
             self.W = torch.nn.Parameter(torch.randn(K, N))
@@ -219,7 +216,7 @@ def _torch_loop(gpu: bool) -> Callable[[int, str], float]:
             return self.s2 * (s - s.mean(dim=1, keepdim=True)) @ self.W + self.c
 
     def measure(N: int, optimizer: str) -> float:
-        K, _, B = _knb(N)
+        K, B = REGIME.shape(N).K, REGIME.shape(N).B or 1
         models = [Memory(K, N).to(device) for _ in range(MODELS)]
         make = torch.optim.SGD if optimizer == "sgd" else torch.optim.Adam
         rates = (1e-3 * K, 1e-3) if optimizer == "sgd" else (1e-3, 1e-3)
@@ -255,6 +252,5 @@ def _exponent(rows: Sequence[dict[str, Any]]) -> float | None:
     """Return the slope of log(time) against log(N) between the first and the last row; None for one N."""
     if len(rows) < 2:
         return None
-    first, last = rows[0], rows[-1]
-    ends = (first, last)
-    return float(slope([math.log(r["features"]) for r in ends], [math.log(r["ms_per_step"]) for r in ends]))
+    x, y = ([math.log(rows[i][key]) for i in (0, -1)] for key in ("features", "ms_per_step"))
+    return float(slope(x, y))

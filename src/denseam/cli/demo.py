@@ -1,4 +1,4 @@
-"""The newcomer's study: with centring the best learning rate stays put, without it training diverges."""
+"""A first study: with centring the best learning rate stays put, without it training diverges."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ TITLES = {"relu-sgd": "centred", "relu-sgd-uncentred": "not centred"}
 
 
 def studies() -> list[Study]:
-    """Return the two studies: ReLU, SGD, N = 32 … 256, K = 5N, P = 5N; centred, and not.
+    """Return the two studies: ReLU, SGD, N = 32 … 256, K = 5N, P = 5N; centred and not centred.
 
-    K = 5N makes the contrast plain within a minute or two: the spike that centring removes grows with K.
+    K = 5N shows the contrast within a minute or two: the spike that centring removes grows with K.
     """
     centred = Study(
         activation="relu",
@@ -34,18 +34,10 @@ def studies() -> list[Study]:
     return [centred, dataclasses.replace(centred, centred=False, name="")]
 
 
-@dataclasses.dataclass(frozen=True)
-class Demo:
-    """What the demonstration gives."""
-
-    summary: Summary
-    verdicts: list[Verdict]
-    files: list[Path]
-
-
-def demo(out: str | os.PathLike[str], progress: Progress | None = None) -> Demo:
-    """Run the two studies (or take what is there), judge them and draw them."""
+def run_demo(
+    out: str | os.PathLike[str], progress: Progress | None = None
+) -> tuple[Summary, list[Verdict], list[Path]]:
+    """Run the two studies (or resume them), judge them and draw them; return runs, verdicts and files."""
     summary = run_studies(studies(), Path(out) / "runs", progress=progress)
     verdicts = verdict(summary.records)
-    files = draw_transfer(summary.records, out, verdicts=verdicts, titles=TITLES)
-    return Demo(summary, verdicts, files)
+    return summary, verdicts, draw_transfer(summary.records, out, verdicts=verdicts, titles=TITLES)

@@ -1,83 +1,72 @@
-"""The catalog: `figure list`, `figure run`."""
+"""Pictures and pages: `figure list`, `figure run`, `report`."""
 
 from __future__ import annotations
 
+import collections
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import click
 
 from denseam.cli.options import cluster_options, json_option, quiet_option, takes
-from denseam.cli.program import (
-    IO_ERROR,
-    OK,
-    Group,
-    app,
-    interruptible,
-    print_json,
-    progress_of,
-)
+from denseam.cli.program import IO_ERROR, OK, Group, app, interruptible, progress_of, say_skipped, show
 from denseam.cli.text import print_table
-from denseam.errors import InputError, together
+from denseam.errors import refuse, together
 from denseam.report.wording import duration
+
+#: The sign in front of each outcome.
+SIGNS = {"reproduced": "✓", "not reproduced": "✗", "undecided": "?"}
 
 
 @app.group(cls=Group)
 def figure() -> None:
-    """Train, draw and judge the paper's figures and studies of our own."""
-
-
-#: What came out → the sign in front of it.
-SIGNS = {"reproduced": "✓", "not reproduced": "✗", "undecided": "?"}
+    """Train, draw and judge the paper's figures and our own studies."""
 
 
 @figure.command("list")
 @json_option
 def list_(json_: bool) -> int:
-    """List all figures: name, label in the paper, what it shows."""
+    """List all figures: name, title and label in the paper."""
     from denseam.paper.catalog import catalog
 
     figures = catalog()
-    if json_:
-        print_json(
-            {
-                "figures": [
-                    {
-                        "name": f.name,
-                        "paper_label": f.paper_label,
-                        "title": f.title,
-                        "panels": [part.describe() for part in f.parts],
-                        "claims": [c.text for c in f.claims],
-                    }
-                    for f in figures
-                ]
-            }
-        )
-        return OK
-    for title, some in (
-        ("of the paper", [f for f in figures if f.paper_label]),
-        ("of our own", [f for f in figures if not f.paper_label]),
-    ):
-        width = max(len(f.name) for f in figures)
-        print(f"Figures {title}")
-        for f in some:
-            print(f"  {f.name:<{width}}  {f.title}")
-            if f.paper_label and f.paper_label != f.name:
-                print(f"  {'':<{width}}  label in the paper: {f.paper_label}")
-        print()
-    print("now: denseam figure run NAME --out figures")
+    rows = [
+        {
+            "name": f.name,
+            "paper_label": f.paper_label,
+            "title": f.title,
+            "panels": [panel.describe() for panel in f.panels],
+            "claims": [c.text for c in f.claims],
+        }
+        for f in figures
+    ]
+    show(json_, {"figures": rows}, _print_list, figures)
     return OK
+
+
+def _print_list(figures: Any) -> None:
+    width = max(len(f.name) for f in figures)
+    for title, ours in (("Figures of the paper", False), ("Our own studies", True)):
+        print(title)
+        for f in figures:
+            if (f.paper_label is None) is ours:
+                print(f"  {f.name:<{width}}  {f.title}")
+                if f.paper_label not in (None, f.name):
+                    print(f"  {'':<{width}}  label in the paper: {f.paper_label}")
+        print()
+    print("next: denseam figure run NAME --out figures")
 
 
 @figure.command()
 @click.argument("names", nargs=-1, required=True)
 @takes(cluster_options(), "where")
 @click.option(
-    "--size", default="laptop", show_default=True, help="laptop (two cores), or paper (a large GPU)."
+    "--size", default="laptop", show_default=True, help="laptop (two cores) or paper (a large GPU)."
 )
 @click.option("--out", show_default="figures-SIZE", help="Folder; runs in it are not trained again.")
-@click.option("--draw-only", is_flag=True, help="Train nothing: draw and judge what is there.")
+@click.option("--draw-only", is_flag=True, help="Train nothing: draw and judge the existing runs.")
 @json_option
 @quiet_option
 def run(
@@ -89,12 +78,10 @@ def run(
     json_: bool,
     quiet: bool,
 ) -> int:
-    """Make figures: train what is missing, draw, and judge each claim. Run it again to resume.
+    """Make figures: train missing runs, draw, and judge each claim. Run again to resume.
 
     NAMES are names or labels of figures; `all` stands for every one.
     """
-    from time import perf_counter
-
     from denseam.paper.catalog import find
     from denseam.paper.gallery import RUNS, make_figures, size_of, write_findings
     from denseam.studies.cluster import cluster_from
@@ -103,74 +90,89 @@ def run(
     figures, chosen, cluster = together(
         lambda: find(names), lambda: size_of(size), lambda: cluster_from(None, where)
     )
-    if cluster.kind == "local" and cluster.workers:
-        raise InputError("workers: a figure is trained on all cores of this machine; leave it out")
-    if cluster.kind != "local" and draw_only:
-        raise InputError("executor: --draw-only trains nothing; leave one of them out")
     folder = Path(out or f"figures-{size}")
+    problems = []
+    if cluster.kind == "local" and cluster.workers:
+        problems.append("workers: a figure is trained on all cores of this machine; leave it out")
+    if cluster.kind != "local" and draw_only:
+        problems.append("executor: --draw-only trains nothing; leave one of them out")
     if folder.exists() and not folder.is_dir():
-        raise InputError(f"out {folder}: is not a folder")
-    began = perf_counter()
-
-    def said(one: Any) -> None:
-        if not json_:
-            _print_made(one)
-
-    progress = progress_of(quiet)
+        problems.append(f"out {folder}: is not a folder")
+    refuse(problems)
+    began, progress = time.perf_counter(), progress_of(quiet)
     with (
         interruptible(str(folder)) as pressed,
-        connect(cluster, folder / RUNS, progress=progress) as elsewhere,
+        connect(cluster, folder / RUNS, progress=progress) as executor,
     ):
         made = make_figures(
             figures, chosen, folder, train=not draw_only, progress=progress, stop=pressed,
-            executor=elsewhere, made=said,
+            executor=executor, made=(lambda _: None) if json_ else _print_made,
         )  # fmt: skip
-    table = write_findings(folder, chosen) if any(one.files for one in made) else None
-    again = "run without --draw-only" if draw_only else "run the same again"
-    for one in made:
-        for shard in one.set_aside:
+    table = write_findings(folder, chosen) if any(m.files for m in made) else None
+    _warn(made, "run without --draw-only" if draw_only else "run the same command again")
+    show(json_, _document(made, table), _print_outcomes, made, time.perf_counter() - began, table)
+    return IO_ERROR if any(m.set_aside for m in made) else OK
+
+
+def _warn(made: list[Any], remedy: str) -> None:
+    for m in made:
+        for shard in m.set_aside:
             print(f"denseam: {shard}", file=sys.stderr)
-        if one.missing:
-            print(f"warning: {one.figure.name}: {one.missing} runs are not there; {again}", file=sys.stderr)
-    code = IO_ERROR if any(one.set_aside for one in made) else OK
-    if json_:
-        print_json(
-            {
-                "files": [str(file) for one in made for file in one.files],
-                "verdicts": [
-                    {"figure": one.figure.name, "paper_label": one.figure.paper_label, **finding.to_json()}
-                    for one in made
-                    for finding in one.findings
-                ],
-                "missing": {one.figure.name: one.missing for one in made if one.missing},
-                "set_aside": [shard for one in made for shard in one.set_aside],
-                "table": str(table) if table else None,
-            }
-        )
-        return code
-    outcomes = [finding for one in made for finding in one.findings]
-    counts: dict[str, int] = {}
-    for finding in outcomes:
-        kind = "reproduced under a condition" if finding.condition else finding.outcome
-        counts[kind] = counts.get(kind, 0) + 1
+        if m.missing:
+            print(f"warning: {m.figure.name}: {m.missing} runs are missing; {remedy}", file=sys.stderr)
+
+
+def _document(made: list[Any], table: Path | None) -> dict[str, Any]:
+    return {
+        "files": [str(file) for m in made for file in m.files],
+        "verdicts": [
+            {"figure": m.figure.name, "paper_label": m.figure.paper_label, **finding.to_json()}
+            for m in made
+            for finding in m.findings
+        ],
+        "missing": {m.figure.name: m.missing for m in made if m.missing},
+        "set_aside": [shard for m in made for shard in m.set_aside],
+        "table": str(table) if table else None,
+    }
+
+
+def _print_made(made: Any) -> None:
+    if made.missing:
+        return
+    print(f"{made.figure.name}: {made.figure.title}")
+    for finding in made.findings:
+        print(f"  {SIGNS[finding.outcome]} {finding.claim}")
+        print(f"      {finding.verdict}: {finding.measured}")
+    if made.figure.remark:
+        print(f"  {made.figure.remark}")
+    print(*(f"  {file}" for file in made.files), sep="\n", end="\n\n", flush=True)
+
+
+def _print_outcomes(made: list[Any], seconds: float, table: Path | None) -> None:
+    findings = [finding for m in made for finding in m.findings]
+    counts = collections.Counter(
+        "reproduced under a condition" if finding.condition else finding.outcome for finding in findings
+    )
     if counts:
         print_table(
-            f"{len(outcomes)} claims of {sum(bool(one.files) for one in made)} figures in "
-            f"{duration(perf_counter() - began)}",
+            f"{len(findings)} claims of {sum(bool(m.files) for m in made)} figures in {duration(seconds)}",
             ["claims", "verdict"],
             [[str(n), kind] for kind, n in counts.items()],
         )
         print(table)
-    return code
 
 
-def _print_made(one: Any) -> None:
-    if one.missing:
-        return
-    print(f"{one.figure.name}: {one.figure.title}")
-    for finding in one.findings:
-        print(f"  {SIGNS[finding.outcome]} {finding.claim}")
-        print(f"      {finding.verdict}: {finding.measured}")
-    if one.figure.remark:
-        print(f"  {one.figure.remark}")
-    print(*(f"  {file}" for file in one.files), sep="\n", end="\n\n", flush=True)
+@app.command()
+@click.argument("folder")
+@click.option("--out", show_default="report.html in the folder", help="File to write.")
+@click.option("--axis", show_default="the one that was swept", help="Hyperparameter to judge.")
+@click.option("--target", type=int, help="Scale at which the value will be used.")
+@json_option
+def report(folder: str, out: str | None, axis: str | None, target: int | None, json_: bool) -> int:
+    """Write one self-contained HTML page on everything in a FOLDER of results."""
+    from denseam.report.page import write_report
+
+    page = write_report(folder, out, axis=axis, target=target)
+    say_skipped(page.skipped)
+    show(json_, {"html": str(page.html), "figures": list(page.figures)}, print, page.html)
+    return OK

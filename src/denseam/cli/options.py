@@ -1,4 +1,4 @@
-"""Options of the command line, made from the fields of descriptions, and help pages that group them."""
+"""Command-line options made from the fields of descriptions, and help pages that group them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _METAVARS = {
 
 
 class Option(click.Option):
-    """An option that is made from a parameter, and stands under its part on the help page."""
+    """An option made from a parameter; the help page lists it under the parameter's part."""
 
     def __init__(self, *arguments: Any, described: Parameter, **facts: Any) -> None:
         super().__init__(*arguments, **facts)
@@ -42,12 +42,11 @@ class Command(click.Command):
         groups: dict[str, list[tuple[str, str]]] = {
             name: [] for name in ("options", *(p.value for p in Part))
         }
-        for parameter in self.get_params(ctx):
-            record = parameter.get_help_record(ctx) if isinstance(parameter, click.Option) else None
+        for option in self.get_params(ctx):
+            record = option.get_help_record(ctx) if isinstance(option, click.Option) else None
             if record is not None:
-                groups[parameter.described.part.value if isinstance(parameter, Option) else "options"].append(
-                    record
-                )
+                heading = option.described.part.value if isinstance(option, Option) else "options"
+                groups[heading].append(record)
         for heading, records in groups.items():
             if records:
                 with formatter.section(heading.capitalize()):
@@ -55,35 +54,28 @@ class Command(click.Command):
         if any(_METAVARS[Kind.NUMBERS] in record for record, _ in groups[Part.TRAINING.value]):
             formatter.write_paragraph()
             formatter.write_text(
-                f"{_METAVARS[Kind.NUMBERS]} is {Kind.NUMBERS.value}; low:high:count is log-spaced."
+                f"{_METAVARS[Kind.NUMBERS]}: {Kind.NUMBERS.value}; low:high:count is log-spaced."
             )
 
 
-def takes(described: Iterable[Parameter], name: str = "given") -> Callable[[Any], Any]:
+def takes(described: Iterable[Parameter], name: str = "settings") -> Callable[[Any], Any]:
     """Give a command the options of these parameters.
 
-    The function gets those that were typed as one dictionary, by the keys of a document. They are not checked
-    here: the description they are for does that, with the same sentences as for a file or for Python.
+    The function gets the options that were typed as one dictionary, with the keys of a document. They are not
+    checked here but by their description, with the same messages as for a file or for Python.
     """
     wanted = tuple(described)
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
         def collect(**arguments: Any) -> Any:
-            typed = {p.document: arguments.pop(p.document) for p in wanted}
-            given = {
-                p.document: p.parse(typed[p.document])
-                if isinstance(typed[p.document], str)
-                else typed[p.document]
-                for p in wanted
-                if typed[p.document] is not None
-            }
-            return function(**{name: given}, **arguments)
+            typed = [(p, arguments.pop(p.document)) for p in wanted]
+            chosen = {p.document: p.parse(v) if isinstance(v, str) else v for p, v in typed if v is not None}
+            return function(**{name: chosen}, **arguments)
 
         for p in reversed(wanted):
-            flag = p.kind is Kind.FLAG
             names = f"{p.option}/--{p.off}" if p.off else p.option
-            facts: dict[str, Any] = {"is_flag": True} if flag else {"metavar": _METAVARS[p.kind]}
+            facts = {"is_flag": True} if p.kind is Kind.FLAG else {"metavar": _METAVARS[p.kind]}
             collect = click.option(
                 names, p.document, cls=Option, described=p, default=None, help=help_of(p), **facts
             )(collect)
@@ -93,14 +85,14 @@ def takes(described: Iterable[Parameter], name: str = "given") -> Callable[[Any]
 
 
 def help_of(p: Parameter) -> str:
-    """Return the line of the help page: what it is, what it belongs to, and the default."""
+    """Return the help text: the meaning of the option, what it belongs to, and its default."""
     default = p.default_shown()
     belongs = f" For {p.belongs[0]} {p.belongs[1]}." if p.belongs else ""
     return f"{p.help}{belongs}{f' [default: {default}]' if default and p.default is not False else ''}"
 
 
 def study_options(*parts: Part, but: Collection[str] = (), **changes: dict[str, Any]) -> list[Parameter]:
-    """Return the parameters of a study's parts (of all of it by default), without some, with changes."""
+    """Return the parameters of parts of a study (all by default), except those in `but`, with changes."""
     return [
         dataclasses.replace(p, **changes.get(key, {}))
         for key, p in DOCUMENT.items()
@@ -109,9 +101,9 @@ def study_options(*parts: Part, but: Collection[str] = (), **changes: dict[str, 
 
 
 def cluster_options() -> list[Parameter]:
-    """Return the parameters of where a study runs."""
+    """Return the parameters that say where a study runs."""
     return [p for p in parameters(Cluster).values() if p.kind is not Kind.OBJECT]
 
 
 json_option = click.option("--json", "json_", is_flag=True, help="Print one JSON document and nothing else.")
-quiet_option = click.option("--quiet", "-q", is_flag=True, help="Report no progress.")
+quiet_option = click.option("--quiet", "-q", is_flag=True, help="Do not report progress.")

@@ -1,4 +1,4 @@
-"""The program: one group of commands, exit codes, and errors of one line."""
+"""The program: its group of commands, exit codes, and one-line error messages."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -23,10 +23,11 @@ if TYPE_CHECKING:
 
 OK, FAILED, UNDECIDED, BAD_INPUT, INTERNAL, IO_ERROR, INTERRUPTED = 0, 1, 2, 64, 70, 74, 130
 SCHEMA = 1
+T = TypeVar("T")
 
 
 class Group(click.Group):
-    """A group that lists its commands in the order in which they are defined."""
+    """A group that lists its commands in the order of their definition."""
 
     command_class = Command
 
@@ -35,7 +36,7 @@ class Group(click.Group):
         return list(self.commands)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the summary of every command, whole."""
+        """Write the whole summary of every command."""
         rows = [(name, command.get_short_help_str(limit=1000)) for name, command in self.commands.items()]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
@@ -57,9 +58,12 @@ def app(context: click.Context, debug: bool) -> None:
         print(context.get_help())
 
 
-def print_json(document: dict[str, Any]) -> None:
-    """Print one JSON document."""
-    print(json.dumps({"schema": SCHEMA, **document}, allow_nan=False))
+def show(json_: bool, document: dict[str, Any], print_text: Callable[..., Any], *arguments: Any) -> None:
+    """Print one JSON document, or the same as text for people."""
+    if json_:
+        print(json.dumps({"schema": SCHEMA, **document}, allow_nan=False))
+    else:
+        print_text(*arguments)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -76,7 +80,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _failed(error: BaseException) -> int:
-    """Print one line about an error; return the exit code that belongs to it."""
+    """Print one line about an error; return its exit code."""
     match error:
         case InputError():
             return _fail(str(error), BAD_INPUT)
@@ -86,7 +90,7 @@ def _failed(error: BaseException) -> int:
             return _fail(str(error) or "interrupted", INTERRUPTED)
         case OSError():
             where = f" ({error.filename})" if error.filename else ""
-            return _fail(f"{error.strerror or error}{where}; what was written before is intact", IO_ERROR)
+            return _fail(f"{error.strerror or error}{where}; files written before are intact", IO_ERROR)
         case Exception():
             hint = "run it again as `denseam --debug …` for a traceback"
             return _fail(f"internal error: {type(error).__name__}: {error}; {hint}", INTERNAL)
@@ -99,14 +103,14 @@ def _fail(message: str, code: int) -> int:
 
 
 def _keep_programs() -> None:
-    """Keep compiled programs for the next start; harmless where the folder cannot be written."""
+    """Cache compiled programs on disk; harmless where the folder cannot be written."""
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", os.path.join(cache, "denseam", "programs"))
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
 
 
 def progress_of(quiet: bool) -> Progress:
-    """Return who is told of progress: people, on standard error, or nobody."""
+    """Return a progress that prints to standard error, or a silent one."""
     from denseam.training.progress import Progress
 
     if quiet:
@@ -118,9 +122,9 @@ def progress_of(quiet: bool) -> Progress:
 
 @contextlib.contextmanager
 def interruptible(folder: str | None) -> Iterator[threading.Event]:
-    """Say on Ctrl-C what was saved.
+    """Report on Ctrl-C what was saved.
 
-    The event given is set by Ctrl-C, too: an exception that arrives while Python collects garbage is lost.
+    Ctrl-C also sets the event, since an exception that is raised during garbage collection is lost.
     """
     pressed = threading.Event()
 
@@ -135,23 +139,25 @@ def interruptible(folder: str | None) -> Iterator[threading.Event]:
     except (KeyboardInterrupt, Exception) as error:
         if not isinstance(error, KeyboardInterrupt) and not pressed.is_set():
             raise
-        kept = f"; what was finished is in {folder}, run again to resume" if folder else "; nothing was kept"
-        raise Stopped(f"interrupted{kept}") from None
+        kept = f"finished work is in {folder}, run again to resume" if folder else "nothing was kept"
+        raise Stopped(f"interrupted; {kept}") from None
     finally:
         if here:
             signal.signal(signal.SIGINT, before)
 
 
 class Stopped(Exception):
-    """Ctrl-C, with a word on what was saved; a bare KeyboardInterrupt would lose it on its way up."""
+    """Ctrl-C, with a message on what was saved; click would drop that of a KeyboardInterrupt."""
 
 
-def needed(message: str) -> NoReturn:
-    """Refuse, where a value is missing."""
-    raise InputError(message)
+def needed(value: T | None, message: str) -> T:
+    """Return a value, or refuse if it is missing."""
+    if value is None:
+        raise InputError(message)
+    return value
 
 
 def say_skipped(skipped: Iterable[str]) -> None:
     """Name the files that could not be read."""
     for what in skipped:
-        print(f"warning: passed over {what}", file=sys.stderr)
+        print(f"warning: skipped {what}", file=sys.stderr)

@@ -8,9 +8,9 @@ import warnings
 import click
 
 from denseam.cli.options import json_option
-from denseam.cli.program import app, print_json
+from denseam.cli.program import app, show
 from denseam.errors import InputError, UnprescribedWarning, together
-from denseam.rules import Constants, Shape, prescription, standard
+from denseam.rules import Constants, Parameterization, Scales, Shape, prescription, standard
 from denseam.rules.regimes import regime_letter
 from denseam.studies.description import DOCUMENT
 
@@ -38,7 +38,7 @@ def prescribe(
     base_memories: int | None,
     json_: bool,
 ) -> None:
-    """Print the scales s1, s2 and the learning rates for a model of a given size."""
+    """Print the multipliers s1, s2 and the learning rates for a model of a given size."""
 
     def check_power() -> None:
         if power is None:
@@ -65,25 +65,24 @@ def prescribe(
         print(f"warning: {warning.message}", file=sys.stderr)
     scales = rule.at(shape, eta0=eta0)
     names = ("s1", "s2", "eta_W", "eta_b", "eta_c")
-    if json_:
-        facts = {
-            "activation": activation,
-            "optimizer": rule.optimizer,
-            "regime": rule.regime,
-            "source": rule.source,
-            "equations": list(rule.equations),
-        }
-        print_json(
-            {name: getattr(scales, name) for name in names}
-            | {
-                "prescribed": rule.prescribed,
-                "rule": {name: str(getattr(rule, name)) for name in names} | facts,
-            }
-        )
-        return
+    facts = {
+        "activation": activation,
+        "optimizer": rule.optimizer,
+        "regime": rule.regime,
+        "source": rule.source,
+        "equations": list(rule.equations),
+    }
+    document = {
+        **{name: getattr(scales, name) for name in names},
+        "prescribed": rule.prescribed,
+        "rule": {name: str(getattr(rule, name)) for name in names} | facts,
+    }
+    show(json_, document, _print_scales, scales, base, standard(activation, optimizer, regime))
+
+
+def _print_scales(scales: Scales, base: Shape | None, control: Parameterization) -> None:
     print(scales.explain(base))
-    control = standard(activation, optimizer, regime)
-    drift, size = control.predicted_drift(), regime_letter(rule.regime)
+    drift, size = control.predicted_drift(), regime_letter(control.regime)
     if drift is None:
         comparison = f"off by powers of {size}: {control.mismatch()}"
     elif drift == 0:
@@ -96,23 +95,21 @@ def prescribe(
 @app.command()
 @click.option("--kappa", type=float, required=True, help="K/N.")
 @click.option("--rho-b", type=float, required=True, help="B/N.")
-@click.option("--noise", type=float, help="Noise of the data; adds the sizes with the true residual.")
-@click.option("--eta0", type=float, default=1.0, show_default=True, help="Learning rate, with --noise.")
+@click.option("--noise", type=float, help="Noise of the data; adds the sizes for the true residual.")
+@click.option("--eta0", type=float, default=1.0, show_default=True, help="Learning rate η0, for --noise.")
 @click.option(
-    "--s1-0", "s1_0", type=float, default=1.0, show_default=True, help="Inner constant, with --noise."
+    "--s1-0", "s1_0", type=float, default=1.0, show_default=True, help="Constant of s1, for --noise."
 )
 @click.option(
-    "--s2-0", "s2_0", type=float, default=1.0, show_default=True, help="Outer constant, with --noise."
+    "--s2-0", "s2_0", type=float, default=1.0, show_default=True, help="Constant of s2, for --noise."
 )
 @json_option
 def theory(
     kappa: float, rho_b: float, noise: float | None, eta0: float, s1_0: float, s2_0: float, json_: bool
 ) -> None:
-    """Print how large the terms of the first SGD step are, from random-matrix theory."""
+    """Predict the sizes of the terms of the first SGD step by random-matrix theory."""
     from denseam.theory import explain, report
 
     constants = {"eta0": eta0, "s1_0": s1_0, "s2_0": s2_0}
-    if json_:
-        print_json(report(kappa, rho_b, noise, **constants))
-    else:
-        print(explain(kappa, rho_b, noise, **constants))
+    arguments = (kappa, rho_b, noise)
+    show(json_, report(*arguments, **constants), lambda: print(explain(*arguments, **constants)))

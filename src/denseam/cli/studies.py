@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -9,18 +10,9 @@ from typing import Any
 import click
 
 from denseam.cli.options import cluster_options, json_option, quiet_option, study_options, takes
-from denseam.cli.program import (
-    IO_ERROR,
-    OK,
-    app,
-    interruptible,
-    needed,
-    print_json,
-    progress_of,
-    say_skipped,
-)
-from denseam.cli.text import print_check, print_horizon, print_proposal, print_verdicts
-from denseam.errors import InputError, together
+from denseam.cli.program import IO_ERROR, OK, app, interruptible, needed, progress_of, say_skipped, show
+from denseam.cli.text import print_check, print_files, print_horizon, print_proposal, print_verdicts
+from denseam.errors import InputError, refuse, together
 from denseam.rules.fields import Part
 
 
@@ -28,23 +20,23 @@ from denseam.rules.fields import Part
 @click.argument("study_file", required=False)
 @takes(cluster_options(), "where")
 @takes(study_options())
-@click.option("--axis", multiple=True, help="Another axis, as in s2_0=0.5:2:5 (the same as --s2-0).")
-@click.option("--out", help="Folder for the results; runs in it are kept.")
+@click.option("--axis", multiple=True, help="Sweep another axis, as in s2_0=0.5:2:5 (the same as --s2-0).")
+@click.option("--out", help="Folder for the results; existing runs are kept.")
 @json_option
 @quiet_option
 def sweep(
     study_file: str | None,
-    given: dict[str, Any],
+    settings: dict[str, Any],
     where: dict[str, Any],
     axis: Sequence[str],
     out: str | None,
     json_: bool,
     quiet: bool,
 ) -> int:
-    """Train every run of a study: learning rates × scales × seeds. Run it again to resume.
+    """Train every run of a study: learning rates × scales × seeds. Run again to resume.
 
-    A study comes from options, or from a TOML file (STUDY_FILE) whose keys are the options; options override
-    it.
+    A study is given by options, or by a TOML file (STUDY_FILE) whose keys are the options. Options override
+    the file.
     """
     from denseam.studies.cluster import cluster_from
     from denseam.studies.dask_executor import connect
@@ -52,10 +44,10 @@ def sweep(
     from denseam.studies.runner import run_studies
 
     if axis:
-        given["axes"] = _axes(axis)
+        settings["axes"] = _axes(axis)
     studies, folder, cluster = together(
-        lambda: from_file(study_file, given) if study_file else [from_document(given)],
-        lambda: out if out is not None else needed("out is needed: a folder for the results"),
+        lambda: from_file(study_file, settings) if study_file else [from_document(settings)],
+        lambda: needed(out, "out is needed: a folder for the results"),
         lambda: cluster_from(study_file, where),
     )
     for study in studies:
@@ -70,38 +62,36 @@ def sweep(
     say_skipped(summary.records.skipped)
     for shard in summary.set_aside:
         print(f"denseam: {shard}", file=sys.stderr)
-    if json_:
-        counts = {"runs": summary.runs, "reused": summary.reused, "diverged": summary.diverged}
-        document = {"out": folder, **counts, "seconds": round(summary.seconds, 3)}
-        if summary.set_aside:
-            document["set_aside"] = [aside.shard.name for aside in summary.set_aside]
-        print_json(document)
-    else:
-        print(
-            f"{summary.runs} runs in {folder}: {summary.reused} were there, {summary.diverged} diverged, "
-            f"{summary.seconds:.1f} s\nnow: denseam verdict {folder}"
-        )
+    counts = {"runs": summary.runs, "reused": summary.reused, "diverged": summary.diverged}
+    document = {"out": folder, **counts, "seconds": round(summary.seconds, 3)}
+    if summary.set_aside:
+        document["set_aside"] = [aside.shard.name for aside in summary.set_aside]
+    text = (
+        f"{summary.runs} runs in {folder}: {summary.reused} reused, {summary.diverged} diverged, "
+        f"{summary.seconds:.1f} s\nnext: denseam verdict {folder}"
+    )
+    show(json_, document, print, text)
     return IO_ERROR if summary.set_aside else OK
 
 
-def _axes(given: Sequence[str]) -> dict[str, str]:
-    wrong = [text for text in given if "=" not in text]
+def _axes(texts: Sequence[str]) -> dict[str, str]:
+    wrong = [text for text in texts if "=" not in text]
     if wrong:
         raise InputError(f"axis must be name=values, as in s2_0=0.5:2:5, got {wrong[0]!r}")
-    return {name: values for name, _, values in (text.partition("=") for text in given)}
+    return {name: values for name, _, values in (text.partition("=") for text in texts)}
 
 
 @app.command()
 @click.argument("folder")
 @click.option("--axis", show_default="the one that was swept", help="Hyperparameter to judge.")
-@click.option("--target", type=int, help="Scale it will be used at.")
-@click.option("--horizon", is_flag=True, help="Also print the optimum against the epoch.")
-@click.option("--plot", help="Folder to draw the transfer figure into.")
+@click.option("--target", type=int, help="Scale at which the value will be used.")
+@click.option("--horizon", is_flag=True, help="Also print the optimum at each epoch.")
+@click.option("--plot", help="Folder for the transfer figure.")
 @json_option
 def verdict(
     folder: str, axis: str | None, target: int | None, horizon: bool, plot: str | None, json_: bool
 ) -> int:
-    """Say whether the best hyperparameter stays put across the scales of a FOLDER of results."""
+    """Judge whether the best hyperparameter stays put across the scales in a FOLDER of results."""
     from denseam.analysis.transfer import COLUMNS, exit_code
     from denseam.analysis.transfer import horizon as horizons
     from denseam.analysis.transfer import verdict as judge
@@ -111,9 +101,8 @@ def verdict(
     records = store.read(None if horizon or plot else COLUMNS)
     say_skipped(records.skipped)
     if not len(records):
-        raise InputError(f"{folder}: holds no runs")
-    curves = None if horizon or plot else store.curves
-    verdicts = judge(records, axis=axis, target=target, curves=curves)
+        raise InputError(f"{folder}: contains no runs")
+    verdicts = judge(records, axis=axis, target=target, curves=None if horizon or plot else store.curves)
     document: dict[str, Any] = {"studies": [v.to_json() for v in verdicts]}
     if horizon:
         document["horizon"] = horizons(records, axis=axis)
@@ -121,14 +110,14 @@ def verdict(
         from denseam.report.plots import draw_transfer
 
         document["figures"] = [str(f) for f in draw_transfer(records, plot, verdicts=verdicts)]
-    if json_:
-        print_json(document)
-    else:
+
+    def print_text() -> None:
         print_verdicts(verdicts)
         for study, table in document.get("horizon", {}).items():
             print_horizon(study, table)
-        for file in document.get("figures", []):
-            print(file)
+        print_files(document.get("figures", []))
+
+    show(json_, document, print_text)
     return exit_code(verdicts)
 
 
@@ -146,15 +135,15 @@ def verdict(
         batch={"default_text": "16"},
     )
 )
-@click.option("--steps", type=int, default=16, show_default=True, help="Steps to train.")
-@click.option("--find", is_flag=True, help="Also find exponents that work, and sweep them.")
-@click.option("--out", help="Folder that keeps the runs.")
-@click.option("--plot", help="Folder to draw the slopes into.")
+@click.option("--steps", type=int, default=16, show_default=True, help="Number of training steps.")
+@click.option("--find", is_flag=True, help="Also search for exponents that work, and sweep them.")
+@click.option("--out", help="Folder for the runs.")
+@click.option("--plot", help="Folder for the picture of the slopes.")
 @json_option
 @quiet_option
 def check(
     folder: str | None,
-    given: dict[str, Any],
+    settings: dict[str, Any],
     steps: int,
     find: bool,
     out: str | None,
@@ -164,13 +153,13 @@ def check(
 ) -> int:
     """Check that every part of a step keeps its size as the model grows; exit code 1 if not.
 
-    With a FOLDER, the probes of its runs are judged instead.
+    With a FOLDER, judge the probes of its runs instead.
     """
     from denseam.analysis.coordinates.finder import propose
     from denseam.analysis.coordinates.of_study import check_records, check_study, checked_study
 
     if folder is not None:
-        if find or given:
+        if find or settings:
             raise InputError("folder: its runs are judged as they are; leave out the other options")
         from denseam.studies.store import Store
 
@@ -178,10 +167,8 @@ def check(
         say_skipped(records.skipped)
         checks, proposal = check_records(records), None
     else:
-        missing = [f"{key} is needed" for key in ("activation", "optimizer") if key not in given]
-        if missing:
-            raise InputError(*missing)
-        study = checked_study(steps=steps, **given)
+        refuse(f"{key} is needed" for key in ("activation", "optimizer") if key not in settings)
+        study = checked_study(steps=steps, **settings)
         progress = progress_of(quiet)
         with interruptible(out):
             checks = [check_study(study, out=out, progress=progress)]
@@ -195,14 +182,15 @@ def check(
         from denseam.report.plots import draw_coordinates
 
         document["figures"] = [str(file) for c in checks for file in draw_coordinates(c, plot)]
-    if json_:
-        print_json(document)
-    else:
+
+    def print_text() -> None:
         for c in checks:
             print_check(c)
         if proposal is not None:
             print_proposal(proposal)
-        print(*document.get("figures", []), sep="\n", end="\n" if plot else "")
+        print_files(document.get("figures", []))
+
+    show(json_, document, print_text)
     return {"PASS": 0, "FAIL": 1, "INCONCLUSIVE": 2}[_worst(checks)]
 
 
@@ -214,34 +202,29 @@ def _worst(checks: list[Any]) -> str:
 @app.command()
 @click.argument("folder")
 @click.option("--format", "format_", default="csv", show_default=True, help="csv or parquet.")
-@click.option("--probes", is_flag=True, help="Write what was measured: a row for each run and step.")
+@click.option("--probes", is_flag=True, help="Write the probes: one row per run and step.")
 @click.option("--out", show_default="standard output, for CSV", help="File to write.")
 def export(folder: str, format_: str, probes: bool, out: str | None) -> int:
-    """Write all runs of a FOLDER as one table, one row per run."""
+    """Write all runs in a FOLDER as one table, one row per run."""
     from denseam.studies.records import COLUMNS
     from denseam.studies.store import Store, write_csv, write_parquet, write_probes_csv
 
     if format_ not in ("csv", "parquet"):
         raise InputError(f"format must be 'csv' or 'parquet', got {format_!r}")
-    if format_ == "parquet" and (out is None or probes):
-        raise InputError(
-            "out is needed for the format 'parquet'"
-            if out is None
-            else "probes are lists in the format 'parquet' already; leave --probes out"
-        )
-    # All but the loss curves fits a spreadsheet.
+    if format_ == "parquet":
+        path = needed(out, "out is needed for the format 'parquet'")
+        if probes:
+            raise InputError("probes are already in the format 'parquet', as lists; leave out --probes")
+        records = Store(folder).read()
+        say_skipped(records.skipped)
+        write_parquet(records, path)
+        return OK
+    # Everything except the loss curves fits into a spreadsheet.
     scalars = [name for name, kind in COLUMNS.items() if kind != "l"]
-    records = Store(folder).read(None if format_ == "parquet" or probes else scalars)
+    records = Store(folder).read(None if probes else scalars)
     say_skipped(records.skipped)
     if probes and not any(row.get("probe_steps") for row in records):
-        raise InputError(f"{folder}: nothing was measured there; sweep with --probes all")
-    write = write_probes_csv if probes else write_csv
-    if format_ == "parquet":
-        assert out is not None
-        write_parquet(records, out)
-    elif out is None:
-        write(records, sys.stdout)
-    else:
-        with open(out, "w", newline="") as file:
-            write(records, file)
+        raise InputError(f"{folder}: its runs have no probes; sweep with --probes all")
+    with contextlib.nullcontext(sys.stdout) if out is None else open(out, "w", newline="") as file:
+        (write_probes_csv if probes else write_csv)(records, file)
     return OK

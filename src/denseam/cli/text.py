@@ -1,7 +1,8 @@
-"""What is printed for people."""
+"""Results as text for people."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from denseam.report.wording import duration, number, quantity
@@ -15,13 +16,17 @@ def print_table(title: str, head: list[str], rows: list[list[str]]) -> None:
         print("  ".join(cell.rjust(w) for cell, w in zip(row, widths, strict=True)))
 
 
-def regret_text(value: float | None) -> str:
-    """Return a regret in per cent."""
+def print_files(files: Sequence[str]) -> None:
+    """Print one file per line."""
+    print(*files, sep="\n", end="\n" if files else "")
+
+
+def _regret_text(value: float | None) -> str:
     return "" if value is None else "diverges" if value == float("inf") else f"{100 * value:.2f} %"
 
 
 def print_verdicts(verdicts: list[Any]) -> None:
-    """Print a table and a few sentences for each verdict."""
+    """Print a table and some sentences for each verdict."""
     for v in verdicts:
         print_table(
             f"{v.name}: {v.status}",
@@ -31,7 +36,7 @@ def print_verdicts(verdicts: list[Any]) -> None:
                     str(scale),
                     number(v.optimum[scale]),
                     number(v.best_loss[scale]),
-                    "(base)" if scale == min(v.optimum) else regret_text(v.regret.get(scale)),
+                    "(base)" if scale == min(v.optimum) else _regret_text(v.regret.get(scale)),
                     "beyond the grid" if v.edge[scale] is None else number(v.edge[scale]),
                 ]
                 for scale in sorted(v.optimum)
@@ -49,7 +54,7 @@ def print_horizon(study: str, table: dict[int, dict[int, float | None]]) -> None
     """Print the optimum of every scale against the epoch."""
     scales = sorted(next(iter(table.values())))
     print_table(
-        f"{study}: the optimum as training goes on",
+        f"{study}: the optimum during training",
         ["epoch", *map(str, scales)],
         [[str(epoch), *(number(row[s]) for s in scales)] for epoch, row in table.items()],
     )
@@ -57,44 +62,42 @@ def print_horizon(study: str, table: dict[int, dict[int, float | None]]) -> None
 
 
 def print_check(check: Any) -> None:
-    """Print the slopes of a check as a table, and what follows from them."""
-    steps = check.measured.steps
-    rows = []
-    for name in dict.fromkeys(s.name for s in check.slopes):
-        mine = {s.step: s for s in check.slopes if s.name == name}
-        first = next(iter(mine.values()))
-        if first.expected is None:
-            continue
-        wrong = any(s.ok is False for s in mine.values())
-        cells = [
-            "gone" if s.slope is None else f"{s.slope:+.2f}" + ("!" if s.ok is False else "")
-            for s in mine.values()
-        ]
-        judged = next((s.judged for s in mine.values() if s.judged), "")
-        rows.append(
-            [name, f"{first.expected:+g}", *cells, "WRONG" if wrong else "ok" if judged else "", judged]
-        )
+    """Print the slopes of a check as a table, and the conclusions."""
+    slopes: dict[str, list[Any]] = {}
+    for s in check.slopes:
+        if s.expected is not None:
+            slopes.setdefault(s.name, []).append(s)
     print_table(
         f"{check.name}: {check.status}\nexponents in {check.letter} over "
         f"{', '.join(map(str, check.measured.scales))}; {check.measured.seeds} seeds; at steps",
-        ["quantity", "expected", *map(str, steps), "", "judged for"],
-        rows,
+        ["quantity", "expected", *map(str, check.measured.steps), "", "judged for"],
+        [_check_row(name, by_step) for name, by_step in slopes.items()],
     )
     print(", ".join(f"{k} {v}" for k, v in check.desiderata.items()))
     if check.cause is not None:
-        worst = check.failing()
-        if worst and worst[0].slope is not None and worst[0].ci is not None:
-            w = worst[0]
+        worst = next(iter(check.failing()), None)
+        if worst is not None and worst.slope is not None and worst.ci is not None:
+            interval = "[{:.2f}, {:.2f}]".format(*worst.ci)
             print(
-                f"first to break: {w.name} at step {w.step}, {check.letter}^{w.slope:.2f} "
-                f"[{w.ci[0]:.2f}, {w.ci[1]:.2f}]"
+                f"first to break: {worst.name} at step {worst.step}, "
+                f"{check.letter}^{worst.slope:.2f} {interval}"
             )
         print(check.reason)
     print()
 
 
+def _check_row(name: str, slopes: Sequence[Any]) -> list[str]:
+    """Return the cells of one quantity; `slopes` are those at each step."""
+    cells = [
+        "gone" if s.slope is None else f"{s.slope:+.2f}" + ("!" if s.ok is False else "") for s in slopes
+    ]
+    judged = next((s.judged for s in slopes if s.judged), "")
+    result = "WRONG" if any(s.ok is False for s in slopes) else "ok" if judged else ""
+    return [name, f"{slopes[0].expected:+g}", *cells, result, judged]
+
+
 def print_proposal(proposal: Any) -> None:
-    """Print the exponents that were found."""
+    """Print the proposed exponents."""
     rule = proposal.parameterization
     print_table(
         "proposed exponents, from the slopes of Z, F and ΔZ",
@@ -116,48 +119,48 @@ def print_proposal(proposal: Any) -> None:
         print(f"sweep with these: {proposal.verdict.status}. {proposal.verdict.reason}")
 
 
-def print_plan(made: Any, wanted: Any) -> None:
-    """Print what tuning and training would take."""
+def print_plan(plan: Any, goal: Any) -> None:
+    """Print what tuning and training would cost."""
 
     def cells(row: Any) -> list[str]:
         s = row.shape
         return [row.what, *map(str, (s.N, s.K, s.P, s.B, row.runs)), f"{row.operations:.2e}",
                 quantity(row.bytes_per_run, "B"), duration(row.seconds)]  # fmt: skip
 
-    m = made.machine
+    m = plan.machine
     cores = f", {m.cores} cores" if m.platform == "cpu" else ""
     print_table(
-        f"{wanted.study.name}: {wanted.study.source().describe()}\non {m.name}{cores}, "
+        f"{goal.study.name}: {goal.study.source().describe()}\non {m.name}{cores}, "
         f"{m.product_rate / 1e9:.0f} GFLOP/s in products",
-        ["", "N", "K", "P", "B", "runs", "operations", "memory a run", "time, about"],
-        [cells(row) for row in (*made.tuning, made.training, made.sweep)],
+        ["", "N", "K", "P", "B", "runs", "operations", "memory per run", "time (about)"],
+        [cells(row) for row in (*plan.tuning, plan.training, plan.sweep)],
     )
     print(
-        f"tuning small: {100 * made.share:.2g} % of the operations of a sweep at the target "
-        "(more, where the grid must be widened or the sizes are too small); compiling, some seconds for each "
-        "size, comes on top"
+        f"tuning at small sizes: {100 * plan.share:.2g} % of the operations of a sweep at the target "
+        "(more if the grid must be widened or the sizes are too small); compiling adds some seconds for each "
+        "size"
     )
 
 
-def print_tuned(found: Any, files: list[str]) -> None:
-    """Print what a search found, and what to do next."""
-    print_verdicts([found.verdict, *found.others.values()])
-    c, g = found.cost, found.goal
-    if found.recommended:
-        low, high = found.eta0_ci
-        extra = "".join(f", {k} = {v:.3g}" for k, v in found.constants.items())
-        print(f"use eta0 = {found.eta0:.3g} [{low:.3g}, {high:.3g}]{extra}; base {g.letter} = {found.base}\n")
-        print(found.scales_at_target().explain(g.study.regime.shape(found.base)))
+def print_tuned(tuned: Any, files: list[str]) -> None:
+    """Print the result of a search, and what to do next."""
+    print_verdicts([tuned.verdict, *tuned.others.values()])
+    c, g = tuned.cost, tuned.goal
+    if tuned.recommended:
+        low, high = tuned.eta0_ci
+        extra = "".join(f", {k} = {v:.3g}" for k, v in tuned.constants.items())
+        print(f"use eta0 = {tuned.eta0:.3g} [{low:.3g}, {high:.3g}]{extra}; base {g.letter} = {tuned.base}\n")
+        print(tuned.scales_at_target().explain(g.study.regime.shape(tuned.base)))
     else:
-        print(f"no learning rate is recommended; {found.advice}")
+        print(f"no learning rate is recommended; {tuned.advice}")
     print(
         f"\ncost: {c.tuning:.2e} operations in {c.runs} runs, {duration(c.seconds)}; this is "
         f"{100 * c.share:.2g} % of a sweep at the target, {c.target_sweep:.2e}; one run there takes "
         f"{c.target_run:.2e}"
     )
-    print(*files, sep="\n")
-    if found.recommended:
-        print(f"now: denseam train {g.study.data} --tuned {found.folder}")
+    print_files(files)
+    if tuned.recommended:
+        print(f"next: denseam train {g.study.data} --tuned {tuned.folder}")
 
 
 def print_trained(trained: Any, folder: str, files: list[str]) -> None:
@@ -171,36 +174,35 @@ def print_trained(trained: Any, folder: str, files: list[str]) -> None:
         f"{trained.operations:.2e} operations in {duration(trained.seconds)}"
     )
     if trained.left_at is not None:
-        print(
-            f"the loss left what the small models predict after epoch {trained.left_at} ({trained.left_side})"
-        )
+        side = f"epoch {trained.left_at} ({trained.left_side})"
+        print(f"the loss left the range predicted by the small models after {side}")
     elif trained.expected is not None:
         low, high = (trained.zero_mse * float(v[-1]) for v in (trained.expected.low, trained.expected.high))
-        print(f"as the small models predict: {low:.4g} … {high:.4g}")
-    print(*files, sep="\n")
-    level = f"{trained.noise:g}"
-    print(f"now: denseam recall {folder}/memory.safetensors INPUT --noise {level} --steps 3 --out recalled")
+        print(f"predicted by the small models: {low:.4g} … {high:.4g}")
+    print_files(files)
+    options = f"--noise {trained.noise:g} --steps 3 --out recalled"
+    print(f"next: denseam recall {folder}/memory.safetensors INPUT {options}")
 
 
-def print_recalled(results: list[Any]) -> None:
-    """Print errors, angles and energies along recall."""
+def print_recalled(results: list[Any], files: list[str]) -> None:
+    """Print errors, angles and energies of recall, and the files."""
     rows = [r.to_json() for r in results]
     steps = len(results[0].errors) - 1
 
-    def moves(r: dict[str, Any], what: str, form: str, *when: str) -> str:
-        return " → ".join(format(r[f"{what}_{w}"], form) for w in when)
+    def along(r: dict[str, Any], name: str, form: str, *times: str) -> str:
+        return " → ".join(format(r[f"{name}_{time}"], form) for time in times)
 
     print_table(
-        f"{rows[0]['samples']} samples, {results[0].memory.model.K} memories; at first → step 1 → step "
+        f"{rows[0]['samples']} samples, {results[0].memory.model.K} memories; start → step 1 → step "
         f"{steps}\nerror: squared, per feature; cosine: of the angle to the sample",
         ["noise", "error", "least error", "cosine", "energy", "largest rise", "at rest"],
         [
             [
                 f"{r['noise']:g}",
-                moves(r, "error", ".3g", "start", "once", "end"),
+                along(r, "error", ".3g", "start", "once", "end"),
                 f"{r['error_best']:.3g} after {r['best_step']}",
-                moves(r, "cosine", ".2f", "start", "once", "end"),
-                moves(r, "energy", ".4g", "start", "end"),
+                along(r, "cosine", ".2f", "start", "once", "end"),
+                along(r, "energy", ".4g", "start", "end"),
                 f"{r['largest_rise']:.0e}",
                 f"{r['converged']}/{r['samples']}",
             ]
@@ -209,18 +211,29 @@ def print_recalled(results: list[Any]) -> None:
     )
     if any(0 < r["best_step"] < steps and r["error_end"] > 1.2 * r["error_best"] for r in rows):
         print(
-            "further steps lead downhill to attractors of the memory, away from the samples: training asks "
-            "for one step (--steps)"
+            "further steps lead to attractors of the memory, away from the samples: the memory is trained to "
+            "denoise in one step (--steps)"
         )
+    print_files(files)
 
 
-def print_device_plan(planned: Any) -> None:
-    """Print what one model takes on each mesh of devices."""
-    parts, where = ("products", "memory", "links"), planned.device
+def print_consistency(result: Any, files: list[str]) -> None:
+    """Print how well two memories agree, and the files."""
+    print(
+        f"N = {result.large.memory.model.N} and {result.small.memory.model.N}, {len(result.shrunk)} samples, "
+        f"step {result.steps}, noise {result.noise:g}: correlation {result.correlation:.3f} (with another "
+        f"sample's answer {result.chance:.3f}), relative error {result.relative_error:.3f}"
+    )
+    print_files(files)
+
+
+def print_device_plan(plan: Any) -> None:
+    """Print the cost of one model on each mesh of devices."""
+    parts, device = ("products", "memory", "links"), plan.device
     print_table(
-        f"{planned.shape} on {planned.devices} × {where.name}, {planned.optimizer}, {planned.epochs} epochs: "
-        f"{quantity(planned.meshes[0].operations, 'FLOP')} a step",
-        ["mesh", "memory of each", "fits", "sent by each", "a step", *parts, "training"],
+        f"{plan.shape} on {plan.devices} × {device.name}, {plan.optimizer}, {plan.epochs} epochs: "
+        f"{quantity(plan.meshes[0].operations, 'FLOP')} per step",
+        ["mesh", "memory of each", "fits", "sent by each", "per step", *parts, "training"],
         [
             [
                 f"memories={mesh.memories},batch={mesh.batch}",
@@ -229,12 +242,12 @@ def print_device_plan(planned: Any) -> None:
                 quantity(mesh.sent, "B"),
                 duration(mesh.step_seconds),
                 *(f"{100 * mesh.seconds[part] / mesh.step_seconds:.0f} %" for part in parts),
-                duration(planned.training_seconds(mesh)),
+                duration(plan.training_seconds(mesh)),
             ]
-            for mesh in planned.meshes[:8]
+            for mesh in plan.meshes[:8]
         ],
     )
     origin = "measured just now"
-    if where.name != "here":
-        origin = f"{'measured on one' if where.measured else 'those of its maker'}; links are its maker's"
-    print(f"rates of {where.name}: {origin}. Train with --mesh as in the first row.")
+    if device.name != "here":
+        origin = f"{'measured on one' if device.measured else 'from its maker'}; links are from its maker"
+    print(f"rates of {device.name}: {origin}. Train with --mesh as in the first row.")

@@ -10,15 +10,15 @@ from typing import Any
 import click
 
 from denseam.cli.options import json_option, quiet_option, study_options, takes
-from denseam.cli.program import (
-    OK,
-    app,
-    interruptible,
-    needed,
-    print_json,
-    progress_of,
+from denseam.cli.program import OK, app, interruptible, needed, progress_of, show
+from denseam.cli.text import (
+    print_consistency,
+    print_device_plan,
+    print_plan,
+    print_recalled,
+    print_trained,
+    print_tuned,
 )
-from denseam.cli.text import print_device_plan, print_plan, print_recalled, print_trained, print_tuned
 from denseam.errors import InputError
 from denseam.rules.fields import Parameter, Part, parameters
 from denseam.workflow.target_sizes import TargetSizes
@@ -29,7 +29,7 @@ DATA_HELP = (
 
 
 def goal_options() -> list[Parameter]:
-    """Return the parameters of a goal: those of a study, with the sizes of the target."""
+    """Return the parameters of a goal: those of a study, and the sizes of the target."""
     sizes = list(parameters(TargetSizes).values())
     known = {"data", "eta0", *(p.document for p in sizes)}
     of_study = study_options(
@@ -43,155 +43,130 @@ def goal_options() -> list[Parameter]:
     return [*of_study, *sizes]
 
 
-@app.command()
+@app.command(epilog=DATA_HELP)
 @click.argument("data", required=False)
-@takes(goal_options())
-@click.option("--seeds", type=int, default=3, show_default=True, help="Seeds to begin with.")
-@click.option("--devices", type=int, help="How many devices train one model together.")
-@click.option("--device", show_default="h200", help="Their kind: h200, h100, a100, or here (measured).")
+@takes(goal_options(), "target")
+@click.option("--seeds", type=int, default=3, show_default=True, help="Number of seeds to begin with.")
+@click.option("--devices", type=int, help="Number of devices that train one model together.")
+@click.option("--device", show_default="h200", help="Kind of device: h200, h100, a100, or here (measured).")
 @json_option
 def plan(
-    data: str | None, given: dict[str, Any], seeds: int, devices: int | None, device: str | None, json_: bool
+    data: str | None,
+    target: dict[str, Any],
+    seeds: int,
+    devices: int | None,
+    device: str | None,
+    json_: bool,
 ) -> int:
-    """Say what tuning and training on DATA would take, before anything runs.
+    """Estimate what tuning and training on DATA would cost, without training anything.
 
-    With --devices or --device, say what one model of the given sizes takes on many devices; DATA is not
-    needed.
+    With --devices or --device, estimate one model of the given sizes on several devices; DATA is not needed.
     """
+    from denseam.workflow import planning
     from denseam.workflow.goals import goal
-    from denseam.workflow.planning import plan as make
-    from denseam.workflow.planning import plan_devices
 
     if devices is not None or device is not None:
         if device == "here":
             progress_of(False).message("measuring the devices at hand")
-        sizes = TargetSizes(**{key: given[key] for key in parameters(TargetSizes) if key in given})
-        training = {key: given[key] for key in ("optimizer", "epochs") if key in given}
-        planned = plan_devices(sizes.shape(), devices=devices, device=device or "h200", **training)
-        if json_:
-            print_json(planned.to_json())
-        else:
-            print_device_plan(planned)
+        sizes = TargetSizes(**{key: target[key] for key in parameters(TargetSizes) if key in target})
+        training = {key: target[key] for key in ("optimizer", "epochs") if key in target}
+        meshes = planning.plan_devices(sizes.shape(), devices=devices, device=device or "h200", **training)
+        show(json_, meshes.to_json(), print_device_plan, meshes)
         return OK
-    if data is None:
-        raise InputError("data is needed, or devices: how many devices train one model together")
-    wanted = goal(data, **given)
-    made = make(wanted, seeds=seeds)
-    if json_:
-        print_json(made.to_json())
-    else:
-        print_plan(made, wanted)
+    wanted = goal(needed(data, "data is needed, or devices: the number of devices for one model"), **target)
+    estimate = planning.plan(wanted, seeds=seeds)
+    show(json_, estimate.to_json(), print_plan, estimate, wanted)
     return OK
 
 
 @app.command(epilog=DATA_HELP)
 @click.argument("data")
-@takes(goal_options())
+@takes(goal_options(), "target")
 @click.option(
     "--tune", "tuned", default="eta0", show_default=True, help="Axes to tune, as in eta0,s1_0,s2_0."
 )
-@click.option("--trials", type=int, default=96, show_default=True, help="Points to try, with several axes.")
-@click.option("--seeds", type=int, default=3, show_default=True, help="Seeds to begin with.")
 @click.option(
-    "--budget", type=float, default=0.1, show_default=True, help="Limit, as a share of a sweep at the target."
+    "--trials", type=int, default=96, show_default=True, help="Points to try if several axes are tuned."
 )
-@click.option("--out", help="Folder for everything; the same folder resumes.")
+@click.option("--seeds", type=int, default=3, show_default=True, help="Number of seeds to begin with.")
+@click.option(
+    "--budget", type=float, default=0.1, show_default=True,
+    help="Maximum cost, as a share of a sweep at the target.",
+)  # fmt: skip
+@click.option("--out", help="Folder for all results; run again with the same folder to resume.")
 @json_option
 @quiet_option
 def tune(
-    data: str,
-    given: dict[str, Any],
-    tuned: str,
-    trials: int,
-    seeds: int,
-    budget: float,
-    out: str | None,
-    json_: bool,
-    quiet: bool,
+    data: str, target: dict[str, Any], tuned: str, out: str | None, json_: bool, quiet: bool, **options: Any
 ) -> int:
     """Find the learning rate of a large model at small sizes, and say whether it can be trusted."""
-    from denseam.report.plots.transfer import draw_tuned
+    from denseam.report.plots import draw_tuned
     from denseam.workflow.goals import goal
     from denseam.workflow.tuning import tune as search
 
-    folder = out if out is not None else needed("out is needed: a folder for the runs and the result")
-    wanted = goal(data, **given)
+    folder = needed(out, "out is needed: a folder for the runs and the result")
+    wanted = goal(data, **target)
     if not wanted.study.rule().prescribed:
-        print(
-            f"warning: {wanted.study.name}: not a prescribed rule, so not expected to transfer",
-            file=sys.stderr,
-        )
+        warning = f"{wanted.study.name}: not a prescribed rule, so not expected to transfer"
+        print(f"warning: {warning}", file=sys.stderr)
     axes = [axis.strip() for axis in tuned.split(",") if axis.strip()]
     with interruptible(folder) as pressed:
-        result = search(
-            wanted, folder, tuned=axes, seeds=seeds, budget=budget, trials=trials,
-            progress=progress_of(quiet), stop=pressed,
-        )  # fmt: skip
+        result = search(wanted, folder, tuned=axes, progress=progress_of(quiet), stop=pressed, **options)
     files = [str(f) for f in draw_tuned(result, folder)]
-    if json_:
-        print_json({**result.to_json(), "out": folder, "files": [str(Path(folder) / "tuned.json"), *files]})
-    else:
-        print_tuned(result, files)
+    document = {"out": folder, "files": [str(Path(folder) / "tuned.json"), *files]}
+    show(json_, result.to_json() | document, print_tuned, result, files)
     return {"TRANSFERS": 0, "DRIFTS": 1, "FAILS": 1, "INCONCLUSIVE": 2}[result.status]
 
 
-@app.command()
+@app.command(epilog=DATA_HELP)
 @click.argument("data")
-@click.option("--tuned", help="Folder of denseam tune.")
-@click.option("--scale", type=int, help="Another size of the family than the target.")
+@click.option("--tuned", help="Folder written by denseam tune.")
+@click.option("--scale", type=int, help="Train this size of the family instead of the target.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of all random numbers.")
 @click.option("--out", show_default="TUNED/target", help="Folder for the model.")
-@click.option("--mesh", help="Many devices, as in memories=4,batch=2.")
+@click.option("--mesh", help="Train on several devices, as in memories=4,batch=2.")
 @click.option("--coordinator", help="HOST:PORT of the first of several processes; auto on Slurm.")
-@click.option("--processes", type=int, help="How many processes train together.")
-@click.option("--process", type=int, help="Which of them this is, from 0.")
+@click.option("--processes", type=int, help="Number of processes that train together.")
+@click.option("--process", type=int, help="Index of this process, from 0.")
 @json_option
 @quiet_option
 def train(
     data: str,
     tuned: str | None,
     scale: int | None,
-    seed: int,
     out: str | None,
-    mesh: str | None,
     coordinator: str | None,
     processes: int | None,
     process: int | None,
     json_: bool,
     quiet: bool,
+    **options: Any,
 ) -> int:
-    """Train the target on DATA with the tuned values. Run it again to resume where it stopped."""
+    """Train the target on DATA with the tuned values. Run again to resume."""
     import jax
 
-    from denseam.report.plots.training import draw_training
+    from denseam.report.plots import draw_training
     from denseam.training.processes import join_processes, stdout_apart
     from denseam.workflow.recipe import read_recipe
     from denseam.workflow.target import train_target
 
-    if tuned is None:
-        raise InputError("tuned is needed: the folder of denseam tune")
+    source = needed(tuned, "tuned is needed: the folder of denseam tune")
     if coordinator is not None:
         join_processes(coordinator, processes, process)
     elif processes is not None or process is not None:
         raise InputError("processes and process need a coordinator: HOST:PORT of the first process, or auto")
-    recipe = read_recipe(tuned, data)
-    folder = out or str(Path(tuned) / ("target" if scale is None else f"scale-{scale}"))
-    # The first collective is greeted on standard output, where one JSON document is to be.
+    recipe = read_recipe(source, data)
+    folder = out or str(Path(source) / ("target" if scale is None else f"scale-{scale}"))
+    # The first collective prints to standard output, where only one JSON document may be.
     apart = stdout_apart() if coordinator else contextlib.nullcontext()
+    progress = progress_of(quiet or jax.process_index() > 0)
     with interruptible(folder) as pressed, apart:
-        trained = train_target(
-            recipe, folder, scale=scale, seed=seed, stop=pressed, mesh=mesh,
-            progress=progress_of(quiet or jax.process_index() > 0),
-        )  # fmt: skip
-    code = OK if trained.status == "finished" else 1
-    if jax.process_index():  # the first process writes and prints
-        return code
-    files = [str(f) for f in (*trained.files, *draw_training(trained, folder))]
-    if json_:
-        print_json({**trained.to_json(), "out": folder, "files": files})
-    else:
-        print_trained(trained, folder, files)
-    return code
+        trained = train_target(recipe, folder, scale=scale, stop=pressed, progress=progress, **options)
+    if not jax.process_index():  # only the first process draws and prints
+        files = [str(f) for f in (*trained.files, *draw_training(trained, folder))]
+        document = trained.to_json() | {"out": folder, "files": files}
+        show(json_, document, print_trained, trained, folder, files)
+    return OK if trained.status == "finished" else 1
 
 
 @app.command()
@@ -199,23 +174,27 @@ def train(
 @click.argument("input_", metavar="INPUT")
 @click.option("--steps", type=int, default=10, show_default=True, help="Maximum number of steps.")
 @click.option(
-    "--tolerance", type=float, default=1e-5, show_default=True, help="At rest when no entry moves by more."
-)
+    "--tolerance", type=float, default=1e-5, show_default=True,
+    help="A state is at rest when no entry moves by more than this.",
+)  # fmt: skip
 @click.option(
-    "--damping", type=float, default=1.0, show_default=True, help="In (0, 1]; 1 is the plain iteration."
+    "--damping", type=float, default=1.0, show_default=True,
+    help="Share of each update that is taken, in (0, 1].",
+)  # fmt: skip
+@click.option(
+    "--noise", default="0", show_default=True, help="Levels of noise to add first, as in 0.25,0.5,1."
 )
-@click.option("--noise", default="0", show_default=True, help="Noise to add first, as in 0.25,0.5,1.")
-@click.option("--mask", help="File: true where a feature is known.")
-@click.option("--hide", help="top, bottom, left, right, or a share as in 0.3.")
-@click.option("--heldout", is_flag=True, help="Only samples that were never trained on.")
+@click.option("--mask", help="File with a mask: true where a feature is known.")
+@click.option("--hide", help="Hide the top, bottom, left or right half, or a share as in 0.3.")
+@click.option("--heldout", is_flag=True, help="Take only samples that were never trained on.")
 @click.option("--samples", type=int, help="Maximum number of samples.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the noise.")
-@click.option("--out", help="Folder, or .npz or .npy file.")
+@click.option("--out", help="Folder, .npz file or .npy file for the results.")
 @json_option
 def recall(checkpoint: str, input_: str, noise: str, out: str | None, json_: bool, **options: Any) -> int:
     """Denoise samples with a trained memory: arrays and pictures, energies and convergence.
 
-    CHECKPOINT is the memory.safetensors of denseam train; INPUT holds samples, as for denseam tune.
+    CHECKPOINT is the memory.safetensors of denseam train; INPUT contains samples, like DATA of denseam tune.
     """
     from denseam.report.recalled import write_recalled
     from denseam.rules.fields import grid_values
@@ -223,11 +202,8 @@ def recall(checkpoint: str, input_: str, noise: str, out: str | None, json_: boo
 
     results = recall_file(checkpoint, input_, noise=grid_values("noise", noise), out=out, **options)
     files = [] if out is None else [str(f) for f in write_recalled(results, out)]
-    if json_:
-        print_json({"levels": [r.to_json() for r in results], "files": files})
-        return OK
-    print_recalled(results)
-    print(*files, sep="\n", end="\n" if files else "")
+    document = {"levels": [r.to_json() for r in results], "files": files}
+    show(json_, document, print_recalled, results, files)
     return OK
 
 
@@ -235,46 +211,29 @@ def recall(checkpoint: str, input_: str, noise: str, out: str | None, json_: boo
 @click.argument("large")
 @click.argument("small")
 @click.argument("input_", metavar="INPUT")
-@click.option("--steps", type=int, default=200, show_default=True, help="How often the memories are applied.")
-@click.option("--noise", type=float, show_default="that of training", help="Corruption.")
+@click.option(
+    "--steps", type=int, default=200, show_default=True, help="Number of times each memory is applied."
+)
+@click.option("--noise", type=float, show_default="that of training", help="Noise that is added first.")
 @click.option("--samples", type=int, default=100, show_default=True, help="Maximum number of samples.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the noise.")
 @click.option("--out", help="Folder for the picture.")
 @json_option
 def consistency(
-    large: str,
-    small: str,
-    input_: str,
-    steps: int,
-    noise: float | None,
-    samples: int,
-    seed: int,
-    out: str | None,
-    json_: bool,
+    large: str, small: str, input_: str, samples: int, out: str | None, json_: bool, **options: Any
 ) -> int:
-    """Compare a large memory's answer, shrunk, with that of a small one to the shrunk input.
+    """Compare the output of a large memory, shrunk, with the output of a small one for shrunk input.
 
     LARGE and SMALL are memory.safetensors of two memories that were trained on the same data.
     """
+    from denseam.report.plots import draw_consistency
     from denseam.workflow.agreement import consistency as compare
     from denseam.workflow.memory import Memory
     from denseam.workflow.recalling import chosen_samples
 
     a, b = Memory.load(large), Memory.load(small)
-    chosen = chosen_samples(a, input_, heldout=None, samples=samples)
-    result = compare(a, b, chosen, steps=steps, noise=noise, seed=seed)
-    files = []
-    if out is not None and a.image is not None:
-        from denseam.report.plots.recall import draw_consistency
-
-        files = [str(f) for f in draw_consistency(result, out)]
-    if json_:
-        print_json({**result.to_json(), "files": files})
-    else:
-        print(
-            f"N = {a.model.N} and {b.model.N}, {len(result.shrunk)} samples, step {result.steps}, noise "
-            f"{result.noise:g}: correlation {result.correlation:.3f} (with another sample's answer "
-            f"{result.chance:.3f}), relative error {result.relative_error:.3f}"
-        )
-        print(*files, sep="\n", end="\n" if files else "")
+    result = compare(a, b, chosen_samples(a, input_, heldout=None, samples=samples), **options)
+    drawn = draw_consistency(result, out) if out is not None and a.image is not None else []
+    files = [str(f) for f in drawn]
+    show(json_, result.to_json() | {"files": files}, print_consistency, result, files)
     return OK

@@ -1,1 +1,1 @@
-"""The paper's figures and studies of our own: rows of data, claims with a test each, a gallery."""
+"""The paper's figures and our own studies: rows of data, claims with tests, a gallery."""

@@ -1,11 +1,11 @@
-"""The catalog: every figure, found by its name or by its label in the paper."""
+"""The catalog: every figure, by its name or by its label in the paper."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
 
-from denseam.errors import InputError
+from denseam.errors import refuse
 from denseam.paper.figure import Figure
 from denseam.paper.figures import PAPER
 from denseam.paper.own import OWN
@@ -17,7 +17,7 @@ def catalog() -> tuple[Figure, ...]:
 
 
 def find(names: Sequence[str]) -> tuple[Figure, ...]:
-    """Return the figures of these names or labels ('all' for every one), in the order of the catalog."""
+    """Return the figures with these names or labels ('all' for every one), in the order of the catalog."""
     figures = catalog()
     if "all" in names:
         return figures
@@ -26,11 +26,10 @@ def find(names: Sequence[str]) -> tuple[Figure, ...]:
     for name in names:
         if name not in known:
             near = difflib.get_close_matches(name, known, 1, 0.4)
-            hint = f"did you mean {near[0]!r}?" if near else "`denseam figure list` has them all"
+            hint = f"did you mean {near[0]!r}?" if near else "`denseam figure list` shows all of them"
             problems.append(f"there is no figure {name!r}; {hint}")
     if not names:
-        problems.append("name a figure, or 'all'; `denseam figure list` has them all")
-    if problems:
-        raise InputError(*problems)
+        problems.append("name a figure, or 'all'; `denseam figure list` shows all of them")
+    refuse(problems)
     wanted = {known[name].name for name in names}
     return tuple(f for f in figures if f.name in wanted)

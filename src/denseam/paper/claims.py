@@ -1,8 +1,8 @@
-"""What a figure says, as tests on its records: each gives a number and whether the claim holds.
+"""The claims of a figure, as tests on its records: each test gives a number and says whether the claim holds.
 
-A claim is tested as the paper states it first, then under conditions of our own. The first test that holds
-decides: *reproduced*, or *reproduced only if* its condition is met. If none holds it is *not reproduced*;
-*undecided* if one of them might with more runs. Claims of our own *hold* or do not.
+A claim is first tested as the paper states it, then under conditions of our own. The first test that holds
+decides: the claim is *reproduced*, or *reproduced only if* the condition is met. If none holds, it is *not
+reproduced*, or *undecided* if more runs could decide it. Our own claims *hold* or do not.
 """
 
 from __future__ import annotations
@@ -10,66 +10,62 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 
 from denseam.analysis.statistics import slope
 from denseam.paper.examples import Examples
 from denseam.paper.results import Array, Results
-from denseam.paper.settings import Setting
+from denseam.paper.settings import FromSettings, Setting
 from denseam.training.quantities import QUANTITIES
 
-#: An edge falls if it does so by more than this, in decades per doubling.
+#: An edge counts as falling if its slope is below minus this, in decades per doubling.
 FALLING = 0.02
-#: Curves collapse if they differ from the largest scale's by at most this, on average.
+#: Curves collapse if their mean distance from the largest scale's is at most this.
 COLLAPSED = 0.10
 
 
 @dataclasses.dataclass(frozen=True)
 class Measured:
-    """What a test gave: whether it holds (None: cannot be told), and the number in words."""
+    """The result of a test: whether the claim holds (None if undecided), and the number in words."""
 
     holds: bool | None
     text: str
 
 
-class Evidence(Protocol):
-    """Something that records can show."""
-
-    @property
-    def settings(self) -> tuple[Setting, ...]:
-        """What has to be trained for it."""
-        ...
+@dataclasses.dataclass(frozen=True)
+class Evidence(FromSettings):
+    """A test on records."""
 
     def measure(self, results: Results) -> Measured:
         """Return what the records show."""
-        ...
+        raise NotImplementedError
 
 
 @dataclasses.dataclass(frozen=True)
 class Claim:
-    """One sentence of a caption, and the tests of it: the condition of each, '' for as it stands."""
+    """One sentence of a caption, and its tests, each with its condition ('' for none)."""
 
     text: str
     tests: tuple[tuple[str, Evidence], ...]
 
     @property
     def settings(self) -> tuple[Setting, ...]:
-        """What has to be trained for all tests."""
+        """The settings that have to be trained for all tests."""
         return tuple(setting for _, test in self.tests for setting in test.settings)
 
     def judge(self, results: Results) -> Finding:
-        """Return the finding."""
-        said: list[str] = []
-        might = False
+        """Return the finding of the first test that holds, or of all of them."""
+        texts: list[str] = []
+        undecided = False
         for condition, test in self.tests:
             measured = test.measure(results)
-            said.append(f"if {condition}: {measured.text}" if condition else measured.text)
-            might = might or measured.holds is None
+            texts.append(f"if {condition}: {measured.text}" if condition else measured.text)
+            undecided = undecided or measured.holds is None
             if measured.holds:
-                return Finding(self.text, "; ".join(said), "reproduced", condition)
-        return Finding(self.text, "; ".join(said), "undecided" if might else "not reproduced")
+                return Finding(self.text, "; ".join(texts), "reproduced", condition)
+        return Finding(self.text, "; ".join(texts), "undecided" if undecided else "not reproduced")
 
 
 Outcome = Literal["reproduced", "not reproduced", "undecided"]
@@ -77,7 +73,7 @@ Outcome = Literal["reproduced", "not reproduced", "undecided"]
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """What became of a claim; `own` if it is one of ours, which holds or does not."""
+    """The outcome of a claim; `own` if the claim is ours and not the paper's."""
 
     claim: str
     measured: str
@@ -104,33 +100,23 @@ class Finding:
 
 
 def claim(text: str, test: Evidence) -> Claim:
-    """Return a claim that is tested as it stands."""
+    """Return a claim that is tested without a condition."""
     return Claim(text, (("", test),))
 
 
 @dataclasses.dataclass(frozen=True)
-class OfOne:
+class OfOne(Evidence):
     """Evidence from one setting."""
 
     setting: Setting
 
-    @property
-    def settings(self) -> tuple[Setting, ...]:
-        """What has to be trained for it."""
-        return (self.setting,)
-
 
 @dataclasses.dataclass(frozen=True)
-class OfTwo:
-    """Evidence from two settings, one of which should be the better."""
+class OfTwo(Evidence):
+    """Evidence from two settings, of which the first should be the better one."""
 
     better: Setting
     worse: Setting
-
-    @property
-    def settings(self) -> tuple[Setting, ...]:
-        """What has to be trained for it."""
-        return (self.better, self.worse)
 
 
 # --- tests on learning rates -----------------------------------------------------------------------
@@ -138,7 +124,7 @@ class OfTwo:
 
 @dataclasses.dataclass(frozen=True)
 class Transfers(OfOne):
-    """The best learning rate of the smallest scale is good at all scales, after a share of the training."""
+    """The best learning rate of the smallest scale is good at all scales, after a share of the epochs."""
 
     share: float = 1.0
 
@@ -198,7 +184,7 @@ class LowerRegret(OfTwo):
 
 
 @dataclasses.dataclass(frozen=True)
-class EdgeFallsAlong:
+class EdgeFallsAlong(Evidence):
     """The stability edge at the largest common scale is lower in the last setting than in the first."""
 
     along: tuple[Setting, ...]
@@ -206,7 +192,7 @@ class EdgeFallsAlong:
 
     @property
     def settings(self) -> tuple[Setting, ...]:
-        """What has to be trained for it."""
+        """The settings that have to be trained for it."""
         return self.along
 
     def measure(self, results: Results) -> Measured:
@@ -241,23 +227,25 @@ class DriftIs(OfOne):
 
 @dataclasses.dataclass(frozen=True)
 class HorizonAgrees(OfOne):
-    """At every epoch from `share` of the training on, the best rates of all scales agree."""
+    """From a share of the epochs on, the best rates of all scales agree at every epoch."""
 
     share: float = 0.1
     decades: float = 0.15
 
     def measure(self, results: Results) -> Measured:
         """Take the largest difference between scales, and how far the optimum moves with the epoch."""
-        found = results.best_by_epoch(self.setting)
-        last = max(found)
-        late = {e: [v for v in by_scale.values() if v] for e, by_scale in found.items()}
-        apart = [
-            math.log10(max(v) / min(v)) for e, v in late.items() if e >= self.share * last and len(v) > 1
-        ]
+        by_epoch = results.best_by_epoch(self.setting)
+        last = max(by_epoch)
+        late = {
+            e: np.log10([v for v in best.values() if v])
+            for e, best in by_epoch.items()
+            if e >= self.share * last
+        }
+        apart = [float(np.ptp(logs)) for logs in late.values() if len(logs) > 1]
         if not apart:
             return Measured(None, "no optimum at some epoch")
-        means = {e: float(np.mean(np.log10(v))) for e, v in late.items() if v}
-        first = min(e for e in means if e >= self.share * last)
+        means = {e: float(np.mean(logs)) for e, logs in late.items() if len(logs)}
+        first = min(means)
         moved = means[last] - means[first]
         text = (
             f"from epoch {first} to {last} it moves by {moved:+.2f} decades, "
@@ -271,9 +259,9 @@ class HorizonAgrees(OfOne):
 
 @dataclasses.dataclass(frozen=True)
 class Collapse(OfOne):
-    """The curves of all scales lie on that of the largest; of those of at least a share of it, if given.
+    """The curves of all scales lie on that of the largest scale.
 
-    Scales at which a run diverges are left out.
+    Scales below a share of the largest are left out, and those at which a run diverges.
     """
 
     quantities: tuple[str, ...] = ("loss",)
@@ -306,7 +294,7 @@ class CollapsesBetter(OfTwo):
     eta0: float | None = None
 
     def measure(self, results: Results) -> Measured:
-        """Compare the distances; a setting of which runs diverge is the worse one."""
+        """Compare the distances; a setting with diverging runs is the worse one."""
         pair = (self.better, self.worse)
         a, b = (distance(results, s, self.quantity, eta0=self.eta0) for s in pair)
         good, bad = (diverging(results, s, self.eta0) for s in pair)
@@ -334,18 +322,13 @@ class Grows(OfOne):
 
 
 @dataclasses.dataclass(frozen=True)
-class GrowsLess:
-    """A quantity grows with a smaller power in one setting than another quantity in another."""
+class GrowsLess(Evidence):
+    """A quantity grows with a smaller power in one setting than another quantity does in another."""
 
     less: Setting
     quantity: str
     more: Setting
     other: str
-
-    @property
-    def settings(self) -> tuple[Setting, ...]:
-        """What has to be trained for it."""
-        return (self.less, self.more)
 
     def measure(self, results: Results) -> Measured:
         """Compare the powers."""
@@ -373,7 +356,7 @@ class Localises(OfOne):
 
 @dataclasses.dataclass(frozen=True)
 class SlowsDown(OfOne):
-    """At the loss the smallest scale ends with, larger scales arrive later or never."""
+    """Larger scales reach the final loss of the smallest scale later, or never."""
 
     def measure(self, results: Results) -> Measured:
         """Compare the losses at the end, at one learning rate."""
@@ -386,22 +369,22 @@ class SlowsDown(OfOne):
 
 
 @dataclasses.dataclass(frozen=True)
-class All:
-    """All of several tests hold."""
+class All(Evidence):
+    """Several tests, all of which must hold."""
 
     tests: tuple[Evidence, ...]
 
     @property
     def settings(self) -> tuple[Setting, ...]:
-        """What has to be trained for it."""
+        """The settings that have to be trained for them."""
         return tuple(s for test in self.tests for s in test.settings)
 
     def measure(self, results: Results) -> Measured:
-        """Measure each, and name each by its setting."""
-        found = [test.measure(results) for test in self.tests]
+        """Measure each test, and name it by its setting."""
+        measured = [test.measure(results) for test in self.tests]
         labels = [test.settings[0].label for test in self.tests]
-        text = "; ".join(f"{label}: {m.text}" for label, m in zip(labels, found, strict=True))
-        holds = [m.holds for m in found]
+        text = "; ".join(f"{label}: {m.text}" for label, m in zip(labels, measured, strict=True))
+        holds = [m.holds for m in measured]
         return Measured(all(holds) if None not in holds or False in holds else None, text)
 
 
@@ -409,25 +392,20 @@ class All:
 
 
 @dataclasses.dataclass(frozen=True)
-class Agree:
+class Agree(Evidence):
     """The small memory's answer correlates with the large one's, shrunk, after some steps."""
 
     examples: Examples
     steps: int
     least: float = 0.9
 
-    @property
-    def settings(self) -> tuple[Setting, ...]:
-        """Nothing of a sweep."""
-        return ()
-
     def measure(self, results: Results) -> Measured:
         """Compare the correlation with the least that counts as agreement."""
-        found = results.examples(self.examples)
-        at = found["steps"].tolist().index(self.steps)
-        correlation, chance = float(found["correlation"][at]), float(found["chance"][at])
-        many = "step" if self.steps == 1 else "steps"
-        text = f"correlation {correlation:.2f} after {self.steps} {many} ({chance:.2f} with another sample's)"
+        comparison = results.examples(self.examples)
+        at = comparison["steps"].tolist().index(self.steps)
+        correlation, chance = float(comparison["correlation"][at]), float(comparison["chance"][at])
+        steps = "1 step" if self.steps == 1 else f"{self.steps} steps"
+        text = f"correlation {correlation:.2f} after {steps} ({chance:.2f} with another sample's)"
         return Measured(correlation >= self.least, text)
 
 
@@ -435,14 +413,14 @@ class Agree:
 
 
 def symbol(quantity: str) -> str:
-    """Return how a quantity is written."""
+    """Return the symbol of a quantity."""
     return "MSE" if quantity == "loss" else QUANTITIES[quantity].symbol
 
 
 def distance(
     results: Results, setting: Setting, quantity: str, share: float = 0.0, eta0: float | None = None
 ) -> float:
-    """Return the mean |log-ratio| of the scales' curves (means over seeds) to the largest scale's.
+    """Return the mean |log-ratio| of each scale's curve (mean over seeds) to that of the largest scale.
 
     Scales below a share of the largest are left out, and those at which a run diverges.
     """
@@ -462,7 +440,7 @@ def distance(
 
 
 def exponent(results: Results, setting: Setting, quantity: str) -> float:
-    """Return the slope of log quantity against log scale, the mean over the steps that all scales have."""
+    """Return the slope of log quantity against log scale, averaged over the steps that all scales have."""
     curves = _means(results, setting, quantity)
     scales = list(curves)
     if len(scales) < 2:

@@ -1,6 +1,6 @@
 """Two memories of one family, trained and compared on the same corrupted images (fig. mnist-examples).
 
-What is kept is small: the numbers, and the pictures of a few samples. Drawing needs no more.
+Only what drawing needs is kept: the numbers, and pictures of a few samples.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FOLDER, MEMORIES = "examples", "memories"
 
 @dataclasses.dataclass(frozen=True)
 class Examples:
-    """What is compared: a setting with one learning rate, after how many steps, on how many samples."""
+    """A comparison of recall: a setting with one learning rate, numbers of steps, and numbers of samples."""
 
     setting: Setting
     steps: tuple[int, ...] = (1, 10, 200)
@@ -42,15 +42,15 @@ class Examples:
     def key(self, size: Size) -> str:
         """Return a hash of everything that changes the result."""
         runs = [self._recipe(size).run(scale)[1].key for scale in size.examples]
-        asked = [*runs, *self.steps, self.samples, self.shown]
-        return hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:16]
+        parts = [*runs, *self.steps, self.samples, self.shown]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
     def path(self, size: Size, out: Path) -> Path:
-        """Return the file that holds the result."""
+        """Return the file of the result."""
         return out / FOLDER / f"{self.key(size)}.npz"
 
     def read(self, size: Size, out: Path) -> dict[str, Any] | None:
-        """Return the result, if it is there."""
+        """Return the result, or None if there is none yet."""
         path = self.path(size, out)
         if not path.is_file():
             return None
@@ -58,10 +58,10 @@ class Examples:
             with path.open("rb") as content, np.load(content, allow_pickle=False) as file:
                 return {name: file[name] for name in file.files}
         except (OSError, ValueError, zipfile.BadZipFile, zlib.error) as error:
-            raise InputError(f"{path}: damaged ({error}); delete it to make it again") from None
+            raise InputError(f"{path}: damaged ({error}); delete the file to make it again") from None
 
     def make(self, size: Size, out: Path, progress: Progress | None = None) -> None:
-        """Train both memories (or go on where it was), recall with both, and write what is drawn."""
+        """Train both memories (or resume their training), recall with both, and write what is drawn."""
         large, small = (self._memory(size, scale, out, progress) for scale in size.examples)
         raw = read(self.setting.get("data"))
         which = held_out(raw.samples, self._recipe(size).study.preparation.heldout)
@@ -70,22 +70,22 @@ class Examples:
         kept: dict[str, Any] = {"steps": np.array(self.steps), "features": np.array(size.examples)}
         numbers: dict[str, list[float]] = {"correlation": [], "chance": [], "relative_error": []}
         for steps in self.steps:
-            found = consistency(large, small, x, steps=steps)
+            comparison = consistency(large, small, x, steps=steps)
             for name, values in numbers.items():
-                values.append(getattr(found, name))
+                values.append(getattr(comparison, name))
         # The samples are spread over the file, so these are too.
         some = np.linspace(0, len(which) - 1, self.shown).round().astype(int)
         assert large.encoder is not None
         assert small.encoder is not None
         of_large, of_small = large.encoder.pictures, small.encoder.pictures
         pictures = {
-            "clean": of_large(found.large.clean[some]),
-            "corrupted": of_large(found.large.start[some]),
-            "large": of_large(found.large.state[some]),
-            "small_clean": of_small(found.small.clean[some]),
-            "small_corrupted": of_small(found.small.start[some]),
-            "small": of_small(found.small.state[some]),
-            "large_shrunk": of_small(found.shrunk[some]),
+            "clean": of_large(comparison.large.clean[some]),
+            "corrupted": of_large(comparison.large.start[some]),
+            "large": of_large(comparison.large.state[some]),
+            "small_clean": of_small(comparison.small.clean[some]),
+            "small_corrupted": of_small(comparison.small.start[some]),
+            "small": of_small(comparison.small.state[some]),
+            "large_shrunk": of_small(comparison.shrunk[some]),
         }
         kept |= {k: np.array(v) for k, v in numbers.items()}
         kept |= {k: v.astype(np.float16) for k, v in pictures.items()}

@@ -1,13 +1,153 @@
-"""One figure as a row of data: panels, claims, a remark."""
+"""A figure as a row of data: its panels, each drawn from results alone, its claims and a remark."""
 
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
-from denseam.paper.claims import Claim
+import numpy as np
+
+from denseam.paper.claims import Claim, diverging, symbol
 from denseam.paper.examples import Examples
-from denseam.paper.parts import Part, examples_of
-from denseam.paper.settings import Setting
+from denseam.paper.results import Results
+from denseam.paper.settings import FromSettings, Setting
+from denseam.report.plots.panels import curves_panel, lines_panel, sweep_panel, tiles_panel
+
+
+@dataclasses.dataclass(frozen=True)
+class Panel(FromSettings):
+    """A panel of a figure."""
+
+    def describe(self) -> str:
+        """Say what it shows, in a few words."""
+        raise NotImplementedError
+
+    def draw(self, ax: Any, results: Results) -> None:
+        """Draw the panel."""
+        raise NotImplementedError
+
+
+@dataclasses.dataclass(frozen=True)
+class Sweep(Panel):
+    """Final loss against learning rate, for every scale."""
+
+    setting: Setting
+
+    def describe(self) -> str:
+        """Say what it shows."""
+        return f"transfer: {self.setting.label}"
+
+    def draw(self, ax: Any, results: Results) -> None:
+        """Draw the panel, with the verdict in its title."""
+        v = results.verdict(self.setting)
+        sweep_panel(ax, results.rows(self.setting), v, f"{self.setting.label}: {v.status}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Loss(Panel):
+    """The loss during training for every scale, at one learning rate."""
+
+    setting: Setting
+    eta0: float | None = None
+
+    def describe(self) -> str:
+        """Say what it shows."""
+        return f"loss: {self.setting.label}"
+
+    def draw(self, ax: Any, results: Results) -> None:
+        """Draw the panel."""
+        curves = results.curves(self.setting, "loss", self.eta0)
+        gone = diverging(results, self.setting, self.eta0)
+        curves_panel(ax, curves, self.setting.letter, label="training MSE per feature", gone=gone)
+        ax.set_xscale("log")
+        eta0 = results.rate(self.setting, self.eta0)
+        ax.set_title(f"{self.setting.label}, $\\eta_0$ = {eta0:.3g}", loc="left")
+
+
+@dataclasses.dataclass(frozen=True)
+class Probe(Panel):
+    """A measured quantity during training, for every scale."""
+
+    setting: Setting
+    quantity: str
+
+    def describe(self) -> str:
+        """Say what it shows."""
+        return f"{symbol(self.quantity)}: {self.setting.label}"
+
+    def draw(self, ax: Any, results: Results) -> None:
+        """Draw the panel."""
+        curves, lost = results.curves(self.setting, self.quantity), diverging(results, self.setting)
+        curves_panel(ax, curves, self.setting.letter, label=symbol(self.quantity), against="step")
+        calm = [values for scale, (_, values) in curves.items() if scale not in lost]
+        if lost and calm:  # a diverging curve would squeeze the others flat
+            ax.set_ylim(0.7 * min(np.nanmin(v) for v in calm), 3 * max(np.nanmax(v) for v in calm))
+        ax.set_title(self.setting.label, loc="left")
+
+
+@dataclasses.dataclass(frozen=True)
+class Optimum(Panel):
+    """The best learning rate against the scale, a line for each setting."""
+
+    along: tuple[Setting, ...]
+
+    @property
+    def settings(self) -> tuple[Setting, ...]:
+        """The settings that have to be trained for it."""
+        return self.along
+
+    def describe(self) -> str:
+        """Say what it shows."""
+        return f"best rate: {', '.join(s.label for s in self.settings)}"
+
+    def draw(self, ax: Any, results: Results) -> None:
+        """Draw the panel."""
+        lines = {s.label: {float(n): v for n, v in results.verdict(s).optimum.items()} for s in self.settings}
+        lines_panel(ax, lines, x_label=self.settings[0].letter, y_label=r"best $\eta_0$")
+        ax.set_title("best learning rate", loc="left")
+
+
+@dataclasses.dataclass(frozen=True)
+class Horizon(Panel):
+    """The best learning rate against the epoch, a line for each scale."""
+
+    setting: Setting
+
+    def describe(self) -> str:
+        """Say what it shows."""
+        return f"best rate against epoch: {self.setting.label}"
+
+    def draw(self, ax: Any, results: Results) -> None:
+        """Draw the panel."""
+        best = results.best_by_epoch(self.setting)
+        scales, letter = sorted(next(iter(best.values()))), self.setting.letter
+        lines = {f"{letter} = {s}": {float(e): best[e][s] for e in best} for s in scales}
+        lines_panel(ax, lines, x_label="epochs", y_label=r"best $\eta_0$")
+        ax.set_title(self.setting.label, loc="left")
+
+
+@dataclasses.dataclass(frozen=True)
+class Tiles(Panel):
+    """Rows of pictures: corrupted images denoised by the large memory, or by the small one."""
+
+    examples: Examples
+    of: str
+
+    def describe(self) -> str:
+        """Say what it shows."""
+        return f"pictures: {self.of} memory"
+
+    def draw(self, ax: Any, results: Results) -> None:
+        """Draw the panel."""
+        kept = results.examples(self.examples)
+        last, (large, small) = int(kept["steps"][-1]), kept["features"]
+        rows = {
+            "large": {"clean": "clean", "corrupted": "corrupted", f"{last} steps": "large"},
+            "small": {"shrunk": "small_corrupted", f"{last} steps": "small", "large, shrunk": "large_shrunk"},
+        }[self.of]
+        reference = kept["clean" if self.of == "large" else "small_clean"].astype(float)
+        tiles_panel(ax, {k: kept[v].astype(float) for k, v in rows.items()}, reference)
+        ax.set_title(f"N = {large if self.of == 'large' else small}", loc="left", fontweight="bold")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -17,39 +157,39 @@ class Figure:
     Attributes
     ----------
     name
-        What it is called on the command line.
-    paper_label
-        Its label in the paper, as the paper spells it; None for studies of our own.
+        Its name on the command line.
     title
-        What it shows, in a line.
+        What it shows, in one line.
     rows
         The panels, row by row.
     claims
-        What its caption says, as tests.
+        The statements of its caption, as tests.
+    paper_label
+        Its label in the paper, as the paper spells it; None for our own studies.
     remark
         Why a claim does not hold, or what to keep in mind.
     """
 
     name: str
-    paper_label: str | None
     title: str
-    rows: tuple[tuple[Part, ...], ...]
+    rows: tuple[tuple[Panel, ...], ...]
     claims: tuple[Claim, ...]
+    paper_label: str | None = None
     remark: str = ""
 
     @property
-    def parts(self) -> tuple[Part, ...]:
-        """The panels."""
-        return tuple(part for row in self.rows for part in row)
+    def panels(self) -> tuple[Panel, ...]:
+        """All panels."""
+        return tuple(panel for row in self.rows for panel in row)
 
     @property
     def settings(self) -> tuple[Setting, ...]:
-        """What has to be trained, without repetition."""
-        asked = [s for part in self.parts for s in part.settings]
-        asked += [s for claim in self.claims for s in claim.settings]
-        return tuple({dataclasses.replace(s, label=""): s for s in asked}.values())
+        """The settings that have to be trained, without repetition."""
+        every = [s for panel in self.panels for s in panel.settings]
+        every += [s for claim in self.claims for s in claim.settings]
+        return tuple({dataclasses.replace(s, label=""): s for s in every}.values())
 
     @property
     def examples(self) -> tuple[Examples, ...]:
-        """The comparisons of recall that have to be made."""
-        return examples_of(self.parts)
+        """The comparisons of recall that have to be made, without repetition."""
+        return tuple(dict.fromkeys(panel.examples for panel in self.panels if isinstance(panel, Tiles)))

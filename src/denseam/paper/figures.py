@@ -1,8 +1,8 @@
 """The seventeen figures of the paper, as rows: what is trained, what is drawn, what is claimed.
 
-Claims are in our own words. A claim is tested as the paper states it first; where that does not hold, under
-the condition under which it does. Unless something else is said κ = 2, ρ = 5, β = 0.1, 256 epochs, and
-biases start at zero, not at N(0, 1) as in the paper's text: the study `bias-initialisation` shows why.
+Claims are in our own words. A claim is first tested as the paper states it; if that fails, under a condition.
+Unless stated otherwise, κ = 2, ρ = 5, β = 0.1, training takes 256 epochs, and biases start at zero, not at
+N(0, 1) as in the paper's text: the study `bias-initialisation` shows why.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ from denseam.paper.claims import (
     claim,
 )
 from denseam.paper.examples import Examples
-from denseam.paper.figure import Figure
-from denseam.paper.parts import Loss, Probe, Sweep, Tiles
+from denseam.paper.figure import Figure, Loss, Probe, Sweep, Tiles
 from denseam.paper.settings import Setting, setting
 
 ZERO = "biases start at zero"
@@ -114,18 +113,18 @@ WIDE_RELU_NORMAL = WIDE_RELU.but("biases from N(0, 1)", bias_init="normal", fewe
 
 
 def _stands_or_zero(text: str, setting: Setting, normal: Setting) -> Claim:
-    """Return that a setting transfers: with biases drawn as in the text, or when they start at zero."""
+    """Claim that a setting transfers: with biases drawn as in the text, or only if they start at zero."""
     return Claim(text, (("", Transfers(normal)), (ZERO, Transfers(setting))))
 
 
 def _transfers_or_from(setting: Setting) -> Claim:
-    """Return that a setting transfers, if need be from a larger base on."""
+    """Claim that a setting transfers, or does so from a larger base on."""
     text = f"{setting.label}: the learning rate transfers."
     return Claim(text, (("", Transfers(setting)), (LARGER_BASE, TransfersFrom(setting))))
 
 
 def _memories_claims(label: str, settings: dict[tuple[str, str], Setting]) -> tuple[Claim, ...]:
-    said = [
+    claims = [
         Claim(
             f"{label}, {s.label}: the best learning rate does not depend on K.",
             (("", Transfers(s)), (LARGER_BASE, TransfersFrom(s)), (SHORT, Transfers(s, share=0.1))),
@@ -133,11 +132,8 @@ def _memories_claims(label: str, settings: dict[tuple[str, str], Setting]) -> tu
         for key, s in settings.items()
         if key != ("softmax", "sgd")
     ]
-    lost = settings["softmax", "sgd"]
-    return (
-        *said,
-        claim(f"{label}, softmax with SGD is unstable and does not transfer.", DoesNotTransfer(lost)),
-    )
+    unstable = f"{label}, softmax with SGD is unstable and does not transfer."
+    return (*claims, claim(unstable, DoesNotTransfer(settings["softmax", "sgd"])))
 
 
 MEMORIES_ANISOTROPIC = {k: _anisotropic(s, s.label) for k, s in MEMORIES.items()}
@@ -240,10 +236,7 @@ PAPER: tuple[Figure, ...] = (
         name="sgd-transfer",
         paper_label="center-non-center-relu-sgd-transfer",
         title="ReLU, SGD: transfer, and loss at η₀ = 0.005; centred against not",
-        rows=(
-            (Sweep(RELU_SGD_PLAIN), Loss(SGD_INSIDE_PLAIN)),
-            (Sweep(RELU_SGD), Loss(SGD_INSIDE)),
-        ),
+        rows=((Sweep(RELU_SGD_PLAIN), Loss(SGD_INSIDE_PLAIN)), (Sweep(RELU_SGD), Loss(SGD_INSIDE))),
         claims=(
             claim("Not centred, larger models diverge at smaller rates.", DoesNotTransfer(RELU_SGD_PLAIN)),
             _stands_or_zero("Centred, the learning rate transfers.", RELU_SGD, RELU_SGD_NORMAL),
@@ -286,10 +279,7 @@ PAPER: tuple[Figure, ...] = (
         name="adam-transfer",
         paper_label="center-non-center-relu-adam-transfer",
         title="ReLU, Adam: transfer, and loss at η₀ = 0.005; centred against not",
-        rows=(
-            (Sweep(RELU_ADAM_PLAIN), Loss(ADAM_INSIDE_PLAIN)),
-            (Sweep(RELU_ADAM), Loss(ADAM_INSIDE)),
-        ),
+        rows=((Sweep(RELU_ADAM_PLAIN), Loss(ADAM_INSIDE_PLAIN)), (Sweep(RELU_ADAM), Loss(ADAM_INSIDE))),
         claims=(
             claim("Centred, the learning rate transfers.", Transfers(RELU_ADAM)),
             claim("It transfers better than without.", LowerRegret(RELU_ADAM, RELU_ADAM_PLAIN)),

@@ -1,4 +1,4 @@
-"""Making figures: train what is missing, judge the claims, draw; what is there is never trained again."""
+"""Make figures: train the missing runs, judge the claims, draw. Existing runs are never trained again."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from denseam.paper.claims import Finding
 from denseam.paper.drawing import draw_figure
 from denseam.paper.figure import Figure
 from denseam.paper.results import Results
-from denseam.paper.sizes import Size
+from denseam.paper.sizes import SIZES, Size
 from denseam.studies.records import Row, thin
 from denseam.studies.runner import Summary, run_specs
 from denseam.studies.store import Store
@@ -30,7 +30,7 @@ RUNS = "runs"
 
 @dataclasses.dataclass(frozen=True)
 class Made:
-    """One figure: its pictures, and what became of its claims; or what is missing, and what was set aside."""
+    """One figure: its pictures and findings; or the number of missing runs, and shards set aside."""
 
     figure: Figure
     files: tuple[Path, ...]
@@ -63,24 +63,24 @@ def make_figures(
     executor: Executor | None = None,
     made: Callable[[Made], None] = lambda _: None,
 ) -> list[Made]:
-    """Make figures one after the other; each is drawn as soon as its runs are there.
+    """Make figures one after the other; each is drawn as soon as its runs are finished.
 
     Parameters
     ----------
     figures, size
         From `catalog.find` and `sizes.SIZES`.
     out
-        A folder: pictures and findings in it, the runs of all figures in its folder 'runs'.
+        The folder of pictures and findings; runs of all figures go to its folder 'runs'.
     train
-        Whether to train what is missing; otherwise figures with missing runs are passed over.
+        Whether to train missing runs; otherwise figures with missing runs are skipped.
     formats
-        Of the pictures.
+        File formats of the pictures.
     progress, stop, executor
         As in `denseam.sweep`.
     made
-        Told of each figure as it is done.
+        Called with each figure when it is done.
     """
-    folder, found = Path(out), []
+    folder, every = Path(out), []
     rows: dict[str, Row] = _rows(folder)
     for figure in figures:
         aside: tuple[str, ...] = ()
@@ -91,15 +91,15 @@ def make_figures(
             if trained is not None:
                 rows, aside = _rows(folder), tuple(map(str, trained.set_aside))
         done = dataclasses.replace(_make(figure, size, folder, rows, formats), set_aside=aside)
-        found.append(done)
+        every.append(done)
         made(done)
-    return found
+    return every
 
 
 def _make(figure: Figure, size: Size, folder: Path, rows: Mapping[str, Row], formats: Sequence[str]) -> Made:
     results = Results(rows, size, folder)
     missing = sum(results.missing(setting) for setting in figure.settings)
-    missing += sum(one.read(size, folder) is None for one in figure.examples)
+    missing += sum(examples.read(size, folder) is None for examples in figure.examples)
     if missing:
         return Made(figure, (), (), missing)
     findings = judge(figure, results)
@@ -112,7 +112,7 @@ def _make(figure: Figure, size: Size, folder: Path, rows: Mapping[str, Row], for
 
 
 def judge(figure: Figure, results: Results) -> tuple[Finding, ...]:
-    """Return what became of the claims of a figure."""
+    """Return the findings on the claims of a figure."""
     own = figure.paper_label is None
     return tuple(dataclasses.replace(claim.judge(results), own=own) for claim in figure.claims)
 
@@ -127,27 +127,27 @@ def train_figure(
     stop: threading.Event | None = None,
     executor: Executor | None = None,
 ) -> Summary | None:
-    """Train what a figure needs and is not present; return what became of it, or None if all was there.
+    """Train the runs that a figure needs and that are not present; return None if there were none to train.
 
     Several processes may work on one folder.
     """
-    asked, seen = [], set(present)
+    todo, seen = [], set(present)
     for study in (study for setting in figure.settings for study in setting.studies(size)):
         specs = [spec for spec in study.runs() if spec.key not in seen]
         seen |= {spec.key for spec in specs}
         if specs:
-            asked.append((study, specs))
+            todo.append((study, specs))
     summary = None
-    if asked:
-        summary = run_specs(asked, folder / RUNS, progress=progress, stop=stop, executor=executor)
-    for one in figure.examples:
-        if one.read(size, folder) is None:
-            one.make(size, folder, progress)
+    if todo:
+        summary = run_specs(todo, folder / RUNS, progress=progress, stop=stop, executor=executor)
+    for examples in figure.examples:
+        if examples.read(size, folder) is None:
+            examples.make(size, folder, progress)
     return summary
 
 
 def compact(figures: Iterable[Figure], size: Size, folder: Path, target: Path) -> Path:
-    """Write the runs that figures are drawn from as one shard with thinned curves, and the examples."""
+    """Write the runs of figures as one shard with thinned curves, and the examples."""
     figures, rows = list(figures), _rows(folder)
     keys = dict.fromkeys(
         spec.key
@@ -158,29 +158,29 @@ def compact(figures: Iterable[Figure], size: Size, folder: Path, target: Path) -
     )
     store = Store(target / RUNS)
     store.prepare()
-    for one in (one for figure in figures for one in figure.examples):
-        path = one.path(size, target)
+    for examples in (examples for figure in figures for examples in figure.examples):
+        path = examples.path(size, target)
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, one.path(size, folder).read_bytes())
+        write_whole(path, examples.path(size, folder).read_bytes())
     return store.write(list(thin(rows[key] for key in keys)))
 
 
 def _rows(folder: Path) -> dict[str, Row]:
-    """Return the runs that a folder holds, by their keys."""
+    """Return the runs in a folder, by their keys."""
     if not (folder / RUNS / "shards").is_dir():
         return {}
     return {row["key"]: row for row in Store(folder / RUNS).read()}
 
 
 def write_findings(folder: Path, size: Size) -> Path:
-    """Write claims, what was measured and verdicts of all figures of a size in a folder (Markdown)."""
+    """Write a Markdown table of claims, measurements and verdicts of all figures of one size in a folder."""
     lines = ["| figure | claim | measured | verdict |", "|---|---|---|---|"]
     for document in _findings_in(folder):
         if document["size"] != size.name:
             continue
-        for n, found in enumerate(document["claims"]):
+        for n, finding in enumerate(document["claims"]):
             name = "" if n else f"`{document['paper_label'] or document['name']}`"
-            cells = (name, found["claim"], found["measured"], found["verdict"])
+            cells = (name, finding["claim"], finding["measured"], finding["verdict"])
             lines.append("| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |")
     path = folder / "findings.md"
     write_whole(path, ("\n".join(lines) + "\n").encode())
@@ -188,20 +188,18 @@ def write_findings(folder: Path, size: Size) -> Path:
 
 
 def _findings_in(folder: Path) -> Iterator[dict[str, Any]]:
-    """Give what was written of the figures that were made in a folder, in the order of the catalog."""
+    """Give the documents of the figures in a folder, in the order of the catalog."""
     for path in (folder / f"{figure.name}.json" for figure in catalog()):
         if path.is_file():
             try:
                 document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
             except ValueError as error:
-                raise InputError(f"{path}: damaged ({error}); delete it to make it again") from None
+                raise InputError(f"{path}: damaged ({error}); delete the file to make it again") from None
             yield document
 
 
 def size_of(name: str) -> Size:
     """Return a size by its name."""
-    from denseam.paper.sizes import SIZES
-
     if name not in SIZES:
         raise InputError(f"size must be 'laptop' or 'paper', got {name!r}")
     return SIZES[name]

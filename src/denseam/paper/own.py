@@ -1,4 +1,4 @@
-"""Studies of our own: what the paper leaves open, and controls."""
+"""Our own studies: questions that the paper leaves open, and controls."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from denseam.paper.claims import (
     TransfersFrom,
     claim,
 )
-from denseam.paper.figure import Figure
+from denseam.paper.figure import Figure, Horizon, Loss, Optimum, Probe, Sweep
 from denseam.paper.figures import (
     ADAM_INSIDE,
     LARGER,
@@ -30,7 +30,6 @@ from denseam.paper.figures import (
     RELU_SGD,
     RELU_SGD_NORMAL,
 )
-from denseam.paper.parts import Horizon, Loss, Optimum, Probe, Sweep
 from denseam.paper.settings import setting
 from denseam.rules.table import relu_constant
 from denseam.theory.gaussian import feature_variance
@@ -91,7 +90,6 @@ ROWS = tuple(
 OWN: tuple[Figure, ...] = (
     Figure(
         name="bias-initialisation",
-        paper_label=None,
         title="biases that start at zero, or from N(0, 1)",
         rows=((Sweep(SGD), Sweep(RELU_SGD_NORMAL)), (Sweep(ADAM), Sweep(ADAM_NORMAL))),
         claims=(
@@ -105,7 +103,6 @@ OWN: tuple[Figure, ...] = (
     ),
     Figure(
         name="bias-rates-sgd",
-        paper_label=None,
         title="SGD with the paper's other bias rates, η_b ∝ √N and η_c ∝ √B",
         rows=((Sweep(SGD.but("η_b, η_c constant")), Sweep(FAST_BIASES)),),
         claims=(
@@ -115,7 +112,6 @@ OWN: tuple[Figure, ...] = (
     ),
     Figure(
         name="bias-rates-adam",
-        paper_label=None,
         title="Adam: is the growing spike the bias's doing? (η₀ = 0.005)",
         rows=(
             tuple(Probe(s, "lambda_max") for s in (TRAINED_INSIDE, SLOW_INSIDE, FROZEN_INSIDE)),
@@ -136,7 +132,6 @@ OWN: tuple[Figure, ...] = (
     ),
     Figure(
         name="adam-epsilon",
-        paper_label=None,
         title="Adam's ε beside a gradient that shrinks with size",
         rows=(
             (Sweep(ADAM.but("ε = 1e-8")), Sweep(LARGE_EPSILON)),
@@ -154,7 +149,6 @@ OWN: tuple[Figure, ...] = (
     ),
     Figure(
         name="spike-rate",
-        paper_label=None,
         title="not centred, with a learning rate for the spike instead of the bulk: η_W = η₀·K/B",
         rows=((Sweep(SPIKE), Loss(SPIKE)),),
         claims=(
@@ -164,7 +158,6 @@ OWN: tuple[Figure, ...] = (
     ),
     Figure(
         name="many-memories",
-        paper_label=None,
         title="K ≫ N, P: training no longer depends on K",
         rows=((Loss(SGD_MEMORIES), Loss(RELU_MEMORIES), Loss(SOFTMAX_MEMORIES)),),
         claims=tuple(
@@ -177,7 +170,6 @@ OWN: tuple[Figure, ...] = (
     ),
     Figure(
         name="printed-constant",
-        paper_label=None,
         title="C_p as printed, and as E[σ²] = 1 needs it",
         rows=(tuple(map(Sweep, CORRECT)), tuple(map(Sweep, PRINTED))),
         claims=(
@@ -190,7 +182,6 @@ OWN: tuple[Figure, ...] = (
     ),
     Figure(
         name="standard",
-        paper_label=None,
         title="standard parameterization: W ~ N(0, 1/N), no multipliers, one rate",
         rows=((Sweep(STANDARD_SGD), Sweep(STANDARD_ADAM)),),
         claims=(
@@ -200,7 +191,6 @@ OWN: tuple[Figure, ...] = (
     ),
     Figure(
         name="horizon",
-        paper_label=None,
         title="the best learning rate against the length of training",
         rows=((Horizon(RELU_SGD.but("ReLU, SGD")), Horizon(RELU_ADAM.but("ReLU, Adam"))),),
         claims=(
@@ -212,14 +202,12 @@ OWN: tuple[Figure, ...] = (
     ),
     Figure(
         name="noise",
-        paper_label=None,
         title="ReLU, SGD: noise of 0.25 to 2",
         rows=((*map(Sweep, NOISES), Optimum(NOISES)),),
         claims=tuple(claim(f"{s.label}: the rate transfers.", Transfers(s)) for s in NOISES),
     ),
     Figure(
         name="unit-preactivations",
-        paper_label=None,
         title="ReLU^p, SGD: s1_0 = v_g^-1/2 gives Z the variance that C_p assumes",
         rows=(tuple(map(Sweep, PLAIN_S1)), tuple(map(Sweep, UNIT_S1))),
         claims=(
@@ -230,7 +218,6 @@ OWN: tuple[Figure, ...] = (
     ),
     Figure(
         name="memories-only-base",
-        paper_label=None,
         title="where a base begins to transfer if only memories grow",
         rows=((Optimum((RELU_MEMORIES, SOFTMAX_MEMORIES)), Sweep(RELU_MEMORIES), Sweep(SOFTMAX_MEMORIES)),),
         claims=(
@@ -241,7 +228,6 @@ OWN: tuple[Figure, ...] = (
     ),
     Figure(
         name="largest-memories",
-        paper_label=None,
         title="only memories grow, SGD, η₀ = 0.056: the largest memory, over the root mean square of all",
         rows=(tuple(Probe(s, "row_max") for s in ROWS), tuple(Probe(s, "sigma_max") for s in ROWS)),
         claims=(
@@ -253,7 +239,6 @@ OWN: tuple[Figure, ...] = (
     ),
     Figure(
         name="image-reductions",
-        paper_label=None,
         title="MNIST, ReLU, Adam, unit variance, noise 1.5: three ways to shrink",
         rows=(tuple(map(Sweep, REDUCTIONS)),),
         claims=tuple(claim(f"{s.label}: the rate transfers.", Transfers(s)) for s in REDUCTIONS),

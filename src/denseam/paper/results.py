@@ -1,4 +1,4 @@
-"""What the store holds of a setting, at one size: rows, verdicts, and curves of one learning rate."""
+"""The results of a setting at one size: records, verdicts, and curves at one learning rate."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Array = Float[np.ndarray, "..."]
 
 
 class Results:
-    """The records of a size, asked setting by setting."""
+    """The records of one size, by setting."""
 
     def __init__(self, rows: Mapping[str, Row], size: Size, out: Path | None = None) -> None:
         self.size, self._out = size, out
@@ -31,13 +31,13 @@ class Results:
         self._verdicts = functools.cache(self._judge)
 
     def rows(self, setting: Setting) -> Records:
-        """Return the runs of a setting that are there."""
+        """Return the finished runs of a setting."""
         return self._records(setting)
 
     def missing(self, setting: Setting) -> int:
-        """Return how many runs of a setting are not there."""
-        asked = sum(len(study.runs()) for study in setting.studies(self.size))
-        return asked - len(self.rows(setting))
+        """Return how many runs of a setting are missing."""
+        total = sum(len(study.runs()) for study in setting.studies(self.size))
+        return total - len(self.rows(setting))
 
     def verdict(self, setting: Setting, epoch: int | None = None) -> Verdict:
         """Return the verdict on a setting's learning rate, at the end or at an epoch."""
@@ -46,37 +46,36 @@ class Results:
     def curves(
         self, setting: Setting, quantity: str, eta0: float | None = None
     ) -> dict[int, tuple[Array, Array]]:
-        """Return for each scale the steps or epochs, and seeds × values of a quantity.
+        """Return the curves of a quantity for each scale: its steps or epochs, and an array seeds × values.
 
-        The quantity is 'loss' (against epochs) or one that was measured (against steps). The learning rate is
-        the one nearest to `eta0`; by default to the best at the smallest scale. Values are NaN from where a
-        run diverged.
+        The quantity is 'loss' (against epochs) or a probe (against steps), at `rate(setting, eta0)`. Values
+        are NaN once a run has diverged.
         """
         rows, nearest = self.rows(setting), self.rate(setting, eta0)
-        found: dict[int, tuple[Array, Array]] = {}
+        by_scale: dict[int, tuple[Array, Array]] = {}
         for scale in sorted({row["scale"] for row in rows}):
             here = [r for r in rows if r["scale"] == scale and r["eta0"] == nearest]
             if quantity == "loss":
-                here = list(thin(here))  # log-spaced, so that distances mean the same for thinned records
+                here = list(thin(here))  # log-spaced, so that distances are the same for thinned records
                 x, curves = np.array(epochs_of(here[0]), float), [r["loss"] for r in here]
             else:
                 x = np.array(here[0]["probe_steps"], float)
                 curves = [r[PROBE_COLUMNS[quantity]] for r in here]
             values = np.array(curves, float)
-            found[scale] = x, np.where(np.isfinite(values), values, np.nan)
-        return found
+            by_scale[scale] = x, np.where(np.isfinite(values), values, np.nan)
+        return by_scale
 
     def examples(self, examples: Examples) -> dict[str, Any]:
         """Return a comparison of recall."""
-        found = None if self._out is None else examples.read(self.size, self._out)
-        if found is None:
-            raise InputError("the examples of recall are not there yet")
-        return found
+        comparison = None if self._out is None else examples.read(self.size, self._out)
+        if comparison is None:
+            raise InputError("the examples of recall have not been made yet")
+        return comparison
 
     def rate(self, setting: Setting, eta0: float | None = None) -> float:
-        """Return the learning rate of the runs that is nearest to a given one.
+        """Return the learning rate of the grid that is nearest to `eta0`.
 
-        By default to the best at the smallest scale, or to the middle of the grid if all diverged there.
+        By default, nearest to the best rate at the smallest scale; the middle of the grid if all diverged.
         """
         rates = sorted({float(row["eta0"]) for row in self.rows(setting)})
         if len(rates) == 1:
@@ -88,8 +87,8 @@ class Results:
 
     def best_by_epoch(self, setting: Setting) -> dict[int, dict[int, float | None]]:
         """Return epoch → scale → best learning rate."""
-        (found,) = horizon(self.rows(setting)).values()
-        return found
+        (best,) = horizon(self.rows(setting)).values()
+        return best
 
     def _read(self, setting: Setting) -> Records:
         keys = [spec.key for study in setting.studies(self.size) for spec in study.runs()]

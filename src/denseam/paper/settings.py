@@ -1,4 +1,4 @@
-"""A setting of the catalog: a study without its size, so that one row serves a laptop and a GPU."""
+"""A setting of the catalog: a study without sizes, so that one row serves both a laptop and a GPU."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class Setting:
     Attributes
     ----------
     label
-        What it is called in the figure.
+        Its name in the figure.
     eta0
-        The exponents (of ten) that the learning rates go from and to; or one learning rate.
+        The range of learning rates, as exponents of ten; or a single learning rate.
     study
-        The keys of a study's document besides those of its size, with their values.
+        Keys and values of the study's document, without those that set its size.
     fewer
-        Leave the largest scale out, as studies of our own do.
+        Whether to leave out the largest scale, as our own studies do.
     """
 
     label: str
@@ -35,13 +35,13 @@ class Setting:
     fewer: bool = False
 
     def but(self, label: str, **changes: Any) -> Setting:
-        """Return the setting with changes, to its own fields or to its study, under another label."""
+        """Return a copy under another label, with changes to its own fields or to its study."""
         own = {key: changes.pop(key) for key in ("eta0", "fewer") if key in changes}
         study = dict(self.study) | changes
         return dataclasses.replace(self, label=label, study=tuple(sorted(study.items())), **own)
 
     def get(self, key: str) -> Any:
-        """Return the value of a key of its study; its default where it is not set."""
+        """Return the value of a key of its study, or the default of that key."""
         return dict(self.study).get(key, DOCUMENT[key].default)
 
     @property
@@ -71,20 +71,20 @@ class Setting:
         return logspace(10**low, 10**high, max(3, count))
 
     def studies(self, size: Size) -> list[Study]:
-        """Return its runs at a size: one study, or two where the largest scale has one seed only."""
+        """Return its studies at a size: one, or two if the largest scale has a single seed."""
         scales = self.scales(size)
         single = None if size.single is None else size.single[self.memories_only]
-        parts = [
+        groups = (
             (tuple(s for s in scales if s != single), size.seeds),
             (tuple(s for s in scales if s == single), 1),
-        ]
+        )
         shared = {"eta0": self.rates(size), "epochs": size.epochs, "precision": size.precision}
         if self.memories_only:
             shared["regime"] = size.regime
         return [
-            from_document({**dict(self.study), **shared, "scales": some, "seeds": seeds})
-            for some, seeds in parts
-            if some
+            from_document({**dict(self.study), **shared, "scales": group, "seeds": seeds})
+            for group, seeds in groups
+            if group
         ]
 
 
@@ -97,6 +97,17 @@ def setting(
     fewer: bool = False,
     **study: Any,
 ) -> Setting:
-    """Return a setting; what is not named here is a key of its study's document."""
+    """Return a setting; further arguments are keys of the study's document."""
     study |= {"activation": activation, "optimizer": optimizer}
     return Setting(label, eta0, tuple(sorted(study.items())), fewer)
+
+
+@dataclasses.dataclass(frozen=True)
+class FromSettings:
+    """Something that is made from runs of the settings among its fields."""
+
+    @property
+    def settings(self) -> tuple[Setting, ...]:
+        """The settings that have to be trained for it."""
+        values = (getattr(self, field.name) for field in dataclasses.fields(self))
+        return tuple(value for value in values if isinstance(value, Setting))

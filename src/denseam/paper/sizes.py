@@ -1,4 +1,4 @@
-"""How large the figures of the catalog are made: on a laptop, as in the paper, or just to see them run."""
+"""The sizes at which figures are made: for a laptop, as in the paper, or tiny, for tests."""
 
 from __future__ import annotations
 
@@ -15,19 +15,21 @@ class Size:
     Attributes
     ----------
     features
-        N of the studies in proportion. Those of our own studies leave the largest out.
+        The values of N in the proportional regime. Our own studies leave out the largest.
     regime, memories
-        N, P, B and the values of K where only memories grow.
+        N, P, B and the values of K if only memories grow.
     pixels
-        N of shrunk images: 28 × 28 pixels in blocks, rounded up.
+        The values of N for shrunk images: 28 × 28 pixels in blocks, rounded up.
     examples
-        N of the two memories whose recall is compared.
+        The values of N of the two memories whose recall is compared.
     epochs, seeds
-        Of every run; the largest scale of the paper (`single`) has only one seed: N in proportion, or K.
+        Epochs and seeds of every run.
+    single
+        The scales with one seed: N in the proportional regime, and K if only memories grow.
     per_decade
         Learning rates per factor of ten.
     precision
-        Of the matrix products.
+        The precision of matrix products.
     """
 
     name: str

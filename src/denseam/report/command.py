@@ -1,4 +1,4 @@
-"""The command that trains the runs of a study again, from the study that lies beside them."""
+"""The command that trains the runs of a study again, from the document of the study beside them."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class Command:
     Attributes
     ----------
     text
-        The lines, one for each sweep that the runs came from; empty where there is none.
+        One line for each sweep that the runs came from; empty if there is none.
     checked
-        Whether the runs that the lines ask for hold all the runs at hand.
+        Whether the lines train all of the runs.
     runs
-        How many runs they ask for.
+        How many runs they train.
     notes
         What to keep in mind.
     """
@@ -37,27 +37,27 @@ class Command:
 
 
 def sweep_command(rows: Sequence[Row], folder: str) -> Command:
-    """Return the `denseam sweep` that asks for these runs, all of one study."""
+    """Return the `denseam sweep` that trains these runs, all of one study."""
     documents = Store(folder).studies(rows[0]["study_id"])
     if not documents:
-        note = "The folder holds no description of this study (it was swept by an earlier version)."
+        note = "The folder contains no description of this study (it was swept by an earlier version)."
         return Command("", False, 0, (note,))
     wanted = {row["key"] for row in rows}
-    asked, problem = _asked(documents)
+    keys_of, problem = _keys(documents)
     if problem:
         lines = [sweep_line(document, folder) for document in documents]
         note = f"Not checked against the runs: {problem}"
         return _command(lines, set(), wanted, (note,))
     lines, keys = [], set[str]()
-    for document, runs in sorted(asked, key=lambda pair: -len(pair[1] & wanted)):
+    for document, runs in sorted(keys_of, key=lambda pair: -len(pair[1] & wanted)):
         if (runs & wanted) - keys:
             lines.append(sweep_line(document, folder))
             keys |= runs
     return _command(lines, keys, wanted, _remarks(documents[0], keys, wanted))
 
 
-def _asked(documents: Sequence[Mapping[str, Any]]) -> tuple[list[tuple[Mapping[str, Any], set[str]]], str]:
-    """Return each document with the keys of its runs, or why they are not known (no data at hand)."""
+def _keys(documents: Sequence[Mapping[str, Any]]) -> tuple[list[tuple[Mapping[str, Any], set[str]]], str]:
+    """Return each document with the keys of its runs, or why they are unknown (no data at hand)."""
     try:
         studies = [from_document(document) for document in documents]
         return [(d, {spec.key for spec in s.runs()}) for d, s in zip(documents, studies, strict=True)], ""
@@ -69,7 +69,7 @@ def _command(
     lines: Sequence[str | None], keys: set[str], wanted: set[str], notes: tuple[str, ...]
 ) -> Command:
     if None in lines:
-        note = "The activation or the parameterization was given in Python: there is no command line for it."
+        note = "The activation or the parameterization was defined in Python: it has no command line."
         return Command("", False, 0, (note,))
     return Command("\n".join(map(str, lines)), wanted <= keys, len(keys), notes)
 
@@ -77,9 +77,9 @@ def _command(
 def _remarks(document: Mapping[str, Any], keys: set[str], wanted: set[str]) -> tuple[str, ...]:
     notes = []
     if not wanted <= keys:
-        notes.append(f"It asks for {len(wanted & keys)} of the {len(wanted)} runs that are here.")
+        notes.append(f"It trains {len(wanted & keys)} of the {len(wanted)} runs in this folder.")
     elif len(keys) > len(wanted):
-        notes.append(f"It asks for {len(keys)} runs; {len(wanted)} of them are here.")
+        notes.append(f"It trains {len(keys)} runs; {len(wanted)} of them are in this folder.")
     if document.get("data", "isotropic") not in (*GAUSSIANS, *NAMED):
-        notes.append("The path of the data is as it was typed, relative to the folder it was typed in.")
+        notes.append("The path of the data is relative to the folder in which the sweep was started.")
     return tuple(notes)

@@ -1,4 +1,4 @@
-"""A folder as one plain document: every part that is there, and a sentence for every part that is not."""
+"""A folder as one plain document: its parts, and a sentence for every missing part."""
 
 from __future__ import annotations
 
@@ -20,10 +20,9 @@ _RECALL_PICTURE = "recall.png"
 
 
 def contents(folder: Path, *, axis: str | None = None, target: int | None = None) -> dict[str, Any]:
-    """Return what a folder of results holds.
+    """Return the contents of a folder of results.
 
-    What cannot be read is passed over and named under `skipped`. A folder that holds nothing of this library
-    is refused.
+    Files that cannot be read are named under `skipped`. A folder without any results is refused.
     """
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder" if not folder.exists() else f"{folder}: not a folder")
@@ -31,12 +30,11 @@ def contents(folder: Path, *, axis: str | None = None, target: int | None = None
 
 
 class _Folder:
-    """A folder while it is read."""
+    """A folder that is being read."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self.skipped: list[str] = []
-        self.absent: list[dict[str, str]] = []
         self.room = extras.MOST_PICTURES
         self.places = [root, *sorted(p for p in root.iterdir() if p.is_dir() and not p.name.startswith("."))]
 
@@ -49,7 +47,6 @@ class _Folder:
         if not (stores or search or trainings or recalls or self.skipped):
             self._refuse()
         studies, note = self._studies(stores, search, axis, aim)
-        self._name_absent(stores, studies, search, trainings, recalls)
         return {
             "title": self.root.resolve().name or str(self.root),
             "folder": str(self.root),
@@ -61,24 +58,24 @@ class _Folder:
             "trainings": trainings,
             "recalls": recalls,
             "pictures": pictures,
-            "absent": self.absent,
+            "absent": self._absent(stores, studies, search, trainings, recalls),
             "skipped": self.skipped,
         }
 
     def _refuse(self) -> None:
-        """Say that nothing here is ours, and where something is."""
-        ours = [p.name for p in self.places[1:] if _is_ours(p)]
-        hint = f"; give one of its folders: {', '.join(ours[:8])}" if ours else ""
+        """Report that there are no results here, and which folders have some."""
+        others = ", ".join([p.name for p in self.places[1:] if _has_results(p)][:8])
+        hint = f"give one of its folders: {others}" if others else "begin with denseam sweep or denseam tune"
         raise InputError(
-            f"{self.root}: holds nothing to report on (no runs in 'shards', no {recipe.FILE}, "
-            f"no {target.LOG}, no {extras.RECALLED}){hint or '; begin with denseam sweep or denseam tune'}"
+            f"{self.root}: contains nothing to report on (no runs in 'shards', no {recipe.FILE}, "
+            f"no {target.LOG}, no {extras.RECALLED}); {hint}"
         )
 
     def _named(self, path: Path) -> str:
         return str(path.relative_to(self.root))
 
     def _reading(self, path: Path, read: Callable[[], Any]) -> Any:
-        """Return what a function reads; name the file and return None where it cannot."""
+        """Return the result of `read`; if it fails, name the file under `skipped` and return None."""
         try:
             return read()
         except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
@@ -104,8 +101,8 @@ class _Folder:
             kept = {place: extras.judged_runs(records, search) for place, records in read.items()}
             judged = sum(map(len, kept.values()))
             if judged:
-                read, others = kept, every - judged
-                note = f"{judged} of {every} runs are shown, those the verdict is from." if others else ""
+                read = kept
+                note = f"{judged} of {every} runs are shown: those of the verdict." if judged < every else ""
         total = sum(map(len, read.values()))
         documents = [
             study_document(name, study, str(place), axis=axis, target=aim, share=len(study) / total)
@@ -115,7 +112,7 @@ class _Folder:
         return documents, note
 
     def _claims(self) -> list[dict[str, str]]:
-        """Return what became of the claims of figures that lie here."""
+        """Return the findings on the claims of figures in this folder."""
         paths = [p for p in sorted(self.root.glob("*.json")) if p.name not in (recipe.FILE, target.LOG)]
         read = (self._reading(path, functools.partial(extras.claims, path)) for path in paths)
         return [claim for claims in read if claims for claim in claims]
@@ -130,7 +127,7 @@ class _Folder:
 
     @staticmethod
     def _beside(path: Path) -> dict[str, Any] | None:
-        """Return a search that lies above the folder; damage there is no loss, since it is not shown."""
+        """Return a search in the folder above; it is not shown itself, so damage there does not matter."""
         try:
             return extras.read_search(path)
         except (OSError, ValueError):
@@ -161,44 +158,36 @@ class _Folder:
             self.skipped.append(f"{large[0]}{more}: too large for this page")
         return shown
 
-    # --- what is not there -------------------------------------------------------------------------
+    # --- missing parts -------------------------------------------------------------------------
 
-    def _name_absent(
-        self,
-        stores: list[Path],
-        studies: list[dict[str, Any]],
-        search: dict[str, Any] | None,
-        trainings: list[dict[str, Any]],
-        recalls: list[dict[str, Any]],
-    ) -> None:
+    def _absent(
+        self, stores: list[Path], studies: list[Any], search: Any, trainings: list[Any], recalls: list[Any]
+    ) -> list[dict[str, str]]:
+        """Return the missing parts, each with the command that makes it."""
         folder = shlex.quote(str(self.root))
+        place = next((t["place"] for t in trainings if t.get("model")), "target")
+        memory, recalled = (shlex.quote(str(self.root / p)) for p in (f"{place}/{target.MODEL}", "recalled"))
+        absent: dict[str, str] = {}
         if not stores:
-            sweep = "denseam sweep --activation relu --optimizer adam --scales 32,64,128 --eta0 1e-3:1:9"
-            what = "Runs at several sizes: transfer curves, collapse and verdict need them."
-            self._absent(what, f"{sweep} --out {folder}")
+            new = "--activation relu --optimizer adam --scales 32,64,128 --eta0 1e-3:1:9"
+            what = "Runs at several sizes, for transfer curves, collapse and verdict."
+            absent[what] = f"sweep {new} --out {folder}"
         elif not studies:
-            what = "Finished runs: a sweep began here, but none of its runs can be read."
-            self._absent(what, f"denseam sweep … --out {folder}")
+            what = "Finished runs: a sweep was started here, but none of its runs can be read."
+            absent[what] = f"sweep … --out {folder}"
         elif not any(s["probes"] for s in studies):
             what = "Probes: nothing was measured while the models trained."
-            self._absent(what, f"denseam sweep … --probes all --out {folder}")
+            absent[what] = f"sweep … --probes all --out {folder}"
         if search is None:
-            self._absent(
-                "A search for the learning rate of a large model.", f"denseam tune DATA --out {folder}"
-            )
+            absent["A search for the learning rate of a large model."] = f"tune DATA --out {folder}"
         if not trainings:
-            self._absent("A trained memory.", f"denseam train DATA --tuned {folder}")
+            absent["A trained memory."] = f"train DATA --tuned {folder}"
         if not recalls:
-            place = next((t["place"] for t in trainings if t.get("model")), "target")
-            memory = shlex.quote(str(self.root / place / target.MODEL))
-            out = shlex.quote(str(self.root / "recalled"))
-            self._absent("What a memory recalls.", f"denseam recall {memory} INPUT --out {out}")
-
-    def _absent(self, what: str, command: str) -> None:
-        self.absent.append({"what": what, "command": command})
+            absent["What a memory recalls."] = f"recall {memory} INPUT --out {recalled}"
+        return [{"what": what, "command": f"denseam {command}"} for what, command in absent.items()]
 
 
-def _is_ours(place: Path) -> bool:
+def _has_results(place: Path) -> bool:
     known = (recipe.FILE, target.LOG, target.STATE, extras.RECALLED, _RECALL_PICTURE)
     return any((place / part).is_dir() for part in ("shards", f"{RUNS}/shards")) or any(
         (place / name).is_file() for name in known

@@ -1,8 +1,9 @@
-"""What lies beside the runs: the result of a search, a trained memory, what it recalled, pictures."""
+"""The other parts of a folder: the result of a search, a trained memory, what it recalled, pictures."""
 
 from __future__ import annotations
 
 import base64
+import collections
 import json
 import math
 import os
@@ -12,20 +13,21 @@ from typing import Any
 
 import numpy as np
 
+from denseam.model import checkpoint
 from denseam.studies.records import Records
 from denseam.workflow import recipe, target
 
-#: Drawn anew by the page itself.
+#: Pictures that the page draws itself.
 _REDRAWN = {"transfer", "tuned", "training"}
 RECALLED = "recalled.npz"
-#: Bytes of pictures in a page.
+#: Maximum size of all pictures in a page, in bytes.
 MOST_PICTURES = 2 << 20
 _MOST_POINTS = 64
 _PNG = b"\x89PNG\r\n\x1a\n"
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Return the document in a file; ValueError says what is wrong with it."""
+    """Return the document in a file; a ValueError names what is wrong with it."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except UnicodeDecodeError:
@@ -39,17 +41,17 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def read_search(path: Path) -> dict[str, Any]:
-    """Return what a search wrote; ValueError if it is something else."""
+    """Return the result of a search; ValueError if the file is something else."""
     document = read_json(path)
     kinds = {"status": str, "verdict": dict, "others": dict, "cost": dict, "target": dict, "scales": list}
     wrong = [key for key, kind in kinds.items() if not isinstance(document.get(key), kind)]
     if document.get("format") != recipe.FORMAT or wrong:
-        raise ValueError(f"not what denseam tune writes (format, {', '.join(wrong)})".replace(", )", ")"))
+        raise ValueError(f"not written by denseam tune ({', '.join(['format', *wrong])})")
     return document
 
 
 def tuned_document(search: dict[str, Any]) -> dict[str, Any]:
-    """Return what the page shows of `tuned.json`."""
+    """Return the entries of `tuned.json` that the page shows."""
     kept = (
         "status", "recommended", "eta0", "eta0_ci", "constants", "base", "scales", "seeds", "advice",
         "target", "parameters", "data", "version",
@@ -63,20 +65,18 @@ def tuned_document(search: dict[str, Any]) -> dict[str, Any]:
 
 
 def judged_runs(records: Records, search: dict[str, Any]) -> Records:
-    """Return the runs that a search was judged by: its last grid, at the sizes from the base on."""
+    """Return the runs on which a search was judged: its last grid, at the sizes from the base on."""
     v = search["verdict"]
+    seeds = v.get("seeds") or 0
     scales = {int(s) for s in v.get(f"optimum_{v.get('axis')}") or {}}
     constants = search.get("constants") or {}
     rows = [
         r for r in records
-        if r["scale"] in scales and r["study"] == v.get("name") and r["seed"] < (v.get("seeds") or 0)
+        if r["scale"] in scales and r["study"] == v.get("name") and r["seed"] < seeds
         and all(r.get(k) == value for k, value in constants.items())
     ]  # fmt: skip
-    counts: dict[float, int] = {}
-    for r in rows:
-        counts[r["eta0"]] = counts.get(r["eta0"], 0) + 1
-    whole = len(scales) * (v.get("seeds") or 0)
-    return Records([r for r in rows if counts[r["eta0"]] == whole], records.skipped)
+    counts = collections.Counter(r["eta0"] for r in rows)
+    return Records([r for r in rows if counts[r["eta0"]] == len(scales) * seeds], records.skipped)
 
 
 # --- figures ---------------------------------------------------------------------------------------
@@ -95,7 +95,7 @@ def claims(path: Path) -> list[dict[str, str]] | None:
 
 
 def training_document(folder: Path, search: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Return a training, finished or not, with the range that a search let expect; None if there is none."""
+    """Return a training, finished or not, with the range that a search predicts; None if there is none."""
     if (folder / target.LOG).is_file():
         log = read_json(folder / target.LOG)
         losses = [math.inf if v is None else float(v) for v in log["loss"]]
@@ -104,13 +104,13 @@ def training_document(folder: Path, search: dict[str, Any] | None) -> dict[str, 
                 "left_expected", "seconds", "operations", "version")  # fmt: skip
         facts = {k: log.get(k) for k in kept}
         texts = {"status", "left_expected", "version"}
-        if any(
-            not isinstance(v, str if k in texts else int | float) for k, v in facts.items() if v is not None
-        ):
-            raise ValueError("not what denseam train writes")
+        known = {k: v for k, v in facts.items() if v is not None}
+        if not all(isinstance(v, str if k in texts else int | float) for k, v in known.items()):
+            raise ValueError("not written by denseam train")
         return facts | {"unit": "epoch", **_thinned(losses, band), "model": (folder / target.MODEL).is_file()}
     if (folder / target.STATE).is_file():
-        losses, step = _state(folder / target.STATE)
+        with checkpoint.opened(folder / target.STATE) as file:
+            step, losses = int(file.document["step"]), file.read("losses").tolist()
         return {"status": "stopped", "step": step, "unit": "step", **_thinned(losses, None), "model": False}
     return None
 
@@ -118,7 +118,7 @@ def training_document(folder: Path, search: dict[str, Any] | None) -> dict[str, 
 def _band(
     folder: Path, search: dict[str, Any] | None, epochs: int, zero: float | None
 ) -> dict[str, list[float]] | None:
-    """Return the range that was expected, if this is the model that was tuned for."""
+    """Return the predicted range, if this is the model that was tuned for."""
     expected = ((search or {}).get("recipe") or {}).get("expected")
     if not search or not expected or not zero or len(expected["low"]) != epochs:
         return None
@@ -130,28 +130,13 @@ def _band(
 
 
 def _shape(path: Path) -> dict[str, int] | None:
-    """Return N and K of a trained memory, from the head of its file."""
-    from safetensors import SafetensorError, safe_open
-
+    """Return N and K of a trained memory, from the header of its file."""
     try:
-        with safe_open(path, framework="numpy") as file:
-            K, N = file.get_slice("W").get_shape()
-    except (OSError, SafetensorError, ValueError):
+        with checkpoint.opened(path) as file:
+            K, N = file.shape("W")
+    except (OSError, KeyError, ValueError):
         return None
     return {"N": N, "K": K}
-
-
-def _state(path: Path) -> tuple[list[float], int]:
-    """Return the losses so far, and the steps that were taken."""
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(path, framework="numpy") as file:
-            losses = file.get_tensor("losses")
-            step = int(json.loads(file.metadata()["denseam"])["step"])
-    except (SafetensorError, KeyError, TypeError) as error:
-        raise ValueError(f"not a readable state of a training ({error})") from None
-    return [float(v) for v in losses], step
 
 
 def _thinned(losses: Sequence[float], band: dict[str, list[float]] | None) -> dict[str, Any]:
@@ -174,7 +159,7 @@ def recall_document(path: Path) -> list[dict[str, Any]]:
             noise, energies = file["noise"], file["energies"]
             steps, converged = file["steps"], file["converged"]
     except (KeyError, OSError, EOFError) as error:
-        raise ValueError(f"not what recall writes ({error})") from None
+        raise ValueError(f"not written by denseam recall ({error})") from None
     return [
         {
             "noise": float(noise[i]),
@@ -189,7 +174,7 @@ def recall_document(path: Path) -> list[dict[str, Any]]:
 
 
 def pictures(folder: Path, room: int) -> Iterator[tuple[Path, str | None, int]]:
-    """Give the pictures of a folder that the page does not draw itself, as data URIs within some bytes."""
+    """Give the pictures of a folder that the page does not draw itself, as data URIs within `room` bytes."""
     for path in sorted(folder.glob("*.png")):
         if path.stem in _REDRAWN or path.is_symlink():
             continue

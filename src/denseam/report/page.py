@@ -1,32 +1,76 @@
-"""The document of a folder as one HTML page that needs nothing from outside.
+"""One self-contained HTML page on a folder of results.
 
-Markup is in `templates/`, the charts in `templates/charts.js`; here is what the templates are given.
+Markup is in `templates/`, the charts in `templates/charts.js`; this module gives the templates their data.
 """
 
 from __future__ import annotations
 
 import base64
+import dataclasses
 import functools
 import hashlib
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from denseam.errors import InputError
+from denseam.files import write_whole
+from denseam.report.contents import contents
 from denseam.report.plots.style import MARKERS
 from denseam.report.wording import duration, number
 
 _LONG_GRID = 16
-#: What the charts need of a study.
+#: The keys of a study that its charts need.
 _DRAWN = (
     "name", "axis", "letter", "scales", "values", "seeds", "zero", "epochs", "stops", "runs", "curves",
     "probes",
 )  # fmt: skip
 
 
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """The page that was written, its charts and pictures, and the files that could not be read."""
+
+    html: Path
+    figures: tuple[str, ...]
+    skipped: tuple[str, ...]
+
+
+def write_report(
+    folder: str | os.PathLike[str],
+    out: str | os.PathLike[str] | None = None,
+    *,
+    axis: str | None = None,
+    target: int | None = None,
+) -> Report:
+    """Write one page on everything in a folder.
+
+    Parameters
+    ----------
+    folder
+        The folder of a sweep, a demonstration, a search, a training or a recall; finished or not.
+    out
+        The file to write; by default `report.html` in the folder.
+    axis, target
+        As in `denseam.verdict`.
+    """
+    root = Path(folder)
+    document = contents(root, axis=axis, target=target)
+    path = root / "report.html" if out is None else Path(out)
+    if path.is_dir():
+        raise InputError(f"out {path}: is a folder; give the name of a file in it")
+    if not path.parent.is_dir():
+        raise InputError(f"out {path}: there is no folder {path.parent}")
+    write_whole(path, render(document).encode("utf-8", "replace"))
+    return Report(path, tuple(figures_of(document)), tuple(document["skipped"]))
+
+
 def render(document: Mapping[str, Any]) -> str:
-    """Return the page."""
+    """Return the page for the contents of a folder."""
     studies = [
         {k: s[k] for k in _DRAWN} | {"colours": colours(len(s["scales"]))} for s in document["studies"]
     ]
@@ -48,7 +92,7 @@ def figures_of(document: Mapping[str, Any]) -> list[str]:
 
 
 def colours(count: int) -> dict[str, list[str]]:
-    """Return a colour per scale for each theme: small ones light, as in the figures, all of them seen."""
+    """Return a colour per scale for each theme, light for small scales as in the figures, and all visible."""
     import matplotlib as mpl
     from matplotlib.colors import to_hex
 
@@ -56,13 +100,13 @@ def colours(count: int) -> dict[str, list[str]]:
         shades = mpl.colormaps["viridis_r"]
         return [to_hex(shades(low + (high - low) * i / max(1, count - 1))) for i in range(count)]
 
-    # The lightest yellow is lost on white, the darkest purple on black.
+    # The lightest yellow is invisible on white, the darkest purple on black.
     return {"light": spread(0.26, 1.0), "dark": spread(0.0, 0.64)}
 
 
 @functools.cache
 def environment() -> Environment:
-    """Return the templates: what is put into them is escaped, and a name they do not get is an error."""
+    """Return the templates: values are escaped, and an undefined name is an error."""
     templates = Environment(
         loader=PackageLoader("denseam.report"),
         autoescape=True,
@@ -92,31 +136,25 @@ def _resource(name: str) -> str:
 
 
 def _source_hash(text: str) -> str:
-    """Return the source expression that lets a browser run this very text and no other."""
+    """Return the hash that allows a browser to run exactly this text."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def _counted(many: int, word: str, plural: str = "") -> str:
-    return f"{many:,} {word if many == 1 else plural or word + 's'}"
+def _counted(count: int, word: str, plural: str = "") -> str:
+    return f"{count:,} {word if count == 1 else plural or word + 's'}"
 
 
 def _settings(study: Mapping[str, Any]) -> Iterator[tuple[str, list[tuple[str, str]]]]:
-    """Give headings, each with names and values: what was varied, what was not, and where it ran."""
+    """Give headings, each with names and values: what was varied, what was fixed, and where it ran."""
     grids = study["grids"]
     yield "Varied", [(name, _grid(values)) for name, values in grids.items()]
     fixed = {name: value for name, value in study["settings"].items() if name not in grids}
     yield "Fixed", [(name, f"{v:.12g}" if isinstance(v, float) else str(v)) for name, v in fixed.items()]
-    yield (
-        "Where it ran",
-        [
-            *(
-                ("denseam" if name == "version" else name, ", ".join(v))
-                for name, v in study["versions"].items()
-            ),
-            ("runs", f"{study['count']:,}"),
-            ("time in all runs", duration(study["seconds"] or 0.0)),
-        ],
-    )
+    where = [
+        ("denseam" if name == "version" else name, ", ".join(v)) for name, v in study["versions"].items()
+    ]
+    where += [("runs", f"{study['count']:,}"), ("time of all runs", duration(study["seconds"] or 0.0))]
+    yield "Where it ran", where
 
 
 def _grid(values: Sequence[Any]) -> str:
@@ -125,7 +163,7 @@ def _grid(values: Sequence[Any]) -> str:
 
 
 def _recipe_facts(tuned: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Give names and values of what a search recommends, for which target, and what it cost."""
+    """Give names and values of what a search recommends, of its target, and of its cost."""
     if tuned["recommended"]:
         low, high = tuned["eta0_ci"] or (None, None)
         interval = f" [{number(low)}, {number(high)}]" if low is not None else ""

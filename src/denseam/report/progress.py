@@ -1,4 +1,4 @@
-"""Work seen from outside: what runs, how long it will take, how good it is so far."""
+"""Progress on a terminal: what is running, how much time is left, and the best results so far."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from denseam.studies.runs import Outcome
 from denseam.studies.study import RunSpec, Study
 from denseam.training.progress import Progress
 
-#: Columns of a bar, so that what stands beside it fits on a line of 80.
+#: Columns of a bar, so that the text beside it fits on a line of 80.
 _BAR = 20
 
 
 class Terminal(Progress):
-    """Show work on standard error: live on a terminal, a line every few seconds elsewhere."""
+    """Show progress on standard error: live on a terminal, otherwise a line every few seconds."""
 
     def __init__(self, every: float = 5.0) -> None:
         from rich.console import Console
 
         self._console = Console(stderr=True)
-        # Colours may be asked for where no terminal is; a display that moves may not.
+        # Colours may be forced without a terminal; a live display may not.
         self._interactive = self._console.is_interactive and sys.stderr.isatty()
         self._every, self._last = every, -math.inf
         self._live: Any = None
@@ -42,13 +42,13 @@ class Terminal(Progress):
     # --- a sweep -----------------------------------------------------------------------------------
 
     def sweep_begins(self, todo: Sequence[tuple[Study, Sequence[RunSpec]]], reused: int) -> None:
-        """Say what will be trained, and put the table up."""
+        """Print what will be trained, and show the table."""
         again, self._sweep = self._sweep is not None, _Sweep(todo)
         if again and not self._sweep.runs:
-            return  # one of several sweeps of a search, and all of it is there
+            return  # a further sweep of a search, with nothing to train
         for study, _ in todo:
             self._print(study.describe())
-        kept = f", {reused} already there" if reused else ""
+        kept = f", {reused} reused" if reused else ""
         self._print(f"{self._sweep.runs} runs to train{kept}")
         if self._sweep.runs and self._interactive:
             from rich.live import Live
@@ -57,7 +57,7 @@ class Terminal(Progress):
                 console=self._console,
                 get_renderable=self._sweep.table,
                 refresh_per_second=4,
-                redirect_stdout=False,  # it may be a document for a program
+                redirect_stdout=False,  # it may be a JSON document
             )
             self._live.start()
 
@@ -68,7 +68,7 @@ class Terminal(Progress):
             self._line(self._sweep.line())
 
     def advanced(self, steps: int, spec: RunSpec) -> None:
-        """Move the bar."""
+        """Advance the bar."""
         if self._sweep is not None:
             self._sweep.advance(steps, spec)
             self._line(self._sweep.line())
@@ -80,16 +80,16 @@ class Terminal(Progress):
             self._line(self._sweep.line())
 
     def sweep_ends(self) -> None:
-        """Leave the table as it is."""
+        """Stop updating the table."""
         self._stop()
 
     # --- a training --------------------------------------------------------------------------------
 
     def training_begins(self, name: str, steps: int, epochs: int, done: int = 0) -> None:
-        """Say what is trained, and put the bar up."""
+        """Print what is trained, and show the bar."""
         from rich import progress as bars
 
-        self.message(f"{name}, {steps} steps" + (f", going on at step {done}" if done else ""))
+        self.message(f"{name}, {steps} steps" + (f", resuming at step {done}" if done else ""))
         self._bar = bars.Progress(
             bars.BarColumn(_BAR),
             bars.TaskProgressColumn(),
@@ -107,7 +107,7 @@ class Terminal(Progress):
             self._live.start()
 
     def training_advanced(self, step: int, loss: float) -> None:
-        """Move the bar."""
+        """Advance the bar."""
         (task,) = self._bar.tasks
         epoch = step * task.fields["epochs"] / task.total
         self._bar.update(
@@ -120,16 +120,16 @@ class Terminal(Progress):
         self._line(line, now=task.finished)
 
     def left_expected(self, epoch: int, loss: float, expected: tuple[float, float], side: str) -> None:
-        """Warn."""
+        """Warn that the loss has left the predicted range."""
         low, high = expected
         advice = "; Ctrl-C keeps the state" if side == "above" else ""
         self.message(
-            f"warning: after epoch {epoch} the loss is {loss:.4g}, {side} the {low:.4g} … {high:.4g} that "
-            f"the small models predict{advice}"
+            f"warning: after epoch {epoch} the loss is {loss:.4g}, {side} the {low:.4g} … {high:.4g} "
+            f"predicted by the small models{advice}"
         )
 
     def training_ends(self) -> None:
-        """Leave the bar as it is."""
+        """Stop updating the bar."""
         self._stop()
 
     # --- lines -------------------------------------------------------------------------------------
@@ -138,7 +138,7 @@ class Terminal(Progress):
         self._console.print(text, markup=False, highlight=False, emoji=False, soft_wrap=True)
 
     def _line(self, text: str, now: bool = False) -> None:
-        """Print a line, if nothing moves and the last one is some seconds old."""
+        """Print a line if there is no live display and the last line is some seconds old."""
         if self._live is None and (now or time.perf_counter() - self._last > self._every):
             self._last = time.perf_counter()
             self.message(text)
@@ -151,9 +151,9 @@ class Terminal(Progress):
 
 @dataclasses.dataclass
 class _Row:
-    """The runs of one size of a study, and the best of them."""
+    """The runs of a study at one size, and the best of them."""
 
-    asked: int = 0
+    total: int = 0
     done: int = 0
     diverged: int = 0
     loss: float = math.inf
@@ -161,7 +161,7 @@ class _Row:
 
 
 class _Sweep:
-    """What is known of a sweep while it runs."""
+    """The state of a running sweep."""
 
     def __init__(self, todo: Sequence[tuple[Study, Sequence[RunSpec]]]) -> None:
         self.runs = sum(len(specs) for _, specs in todo)
@@ -171,12 +171,12 @@ class _Sweep:
         self._cost = sum(_price(spec) * study.steps(spec.shape) for study, specs in todo for spec in specs)
         self._done_cost = 0.0
         self._rows: dict[tuple[str, int], _Row] = {}
-        #: The rows that wait for a run, by its key; two studies may ask for the same one.
+        #: The rows that wait for a run, by its key; two studies may share a run.
         self._waiting: dict[str, list[_Row]] = {}
         for study, specs in todo:
             for spec in specs:
                 row = self._rows.setdefault((study.name, spec.scale), _Row())
-                row.asked += 1
+                row.total += 1
                 self._waiting.setdefault(spec.key, []).append(row)
 
     def advance(self, steps: int, spec: RunSpec) -> None:
@@ -219,7 +219,7 @@ class _Sweep:
             for (study, scale), row in self._rows.items():
                 best = (f"{row.eta0:.3g}", f"{row.loss:.4g}") if math.isfinite(row.loss) else ()
                 diverged = str(row.diverged) if row.diverged else ""
-                table.add_row(Text(study), str(scale), f"{row.done}/{row.asked}", diverged, *best)
+                table.add_row(Text(study), str(scale), f"{row.done}/{row.total}", diverged, *best)
             line = Table.grid(padding=(0, 2, 0, 0))
             line.add_row(
                 ProgressBar(total=self._cost or 1, completed=self._done_cost, width=_BAR), Text(self.status())
@@ -233,5 +233,5 @@ def _time(seconds: float) -> str:
 
 
 def _price(spec: RunSpec) -> float:
-    """Return the operations of one step, and a little for calling it."""
+    """Return the operations of one step, with a small overhead for the call."""
     return step_operations(spec.shape) + 1e5

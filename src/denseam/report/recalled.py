@@ -1,4 +1,4 @@
-"""What a memory recalled, as files: arrays, and pictures beside them."""
+"""The results of recall as files: arrays and pictures."""
 
 from __future__ import annotations
 
@@ -15,17 +15,19 @@ from denseam.report.plots.recall import draw_recall
 from denseam.workflow.memory import Recalled
 from denseam.workflow.recalling import check_target, folder_of
 
-#: Single pictures are written for at most so many samples.
+#: Maximum number of samples with a picture of their own.
 MOST_PICTURES = 200
+#: Results of each level that are written as they are.
+_ARRAYS = ("energies", "steps", "converged", "noise")
 
 
 def write_recalled(results: Sequence[Recalled], out: str | os.PathLike[str]) -> list[Path]:
-    """Write what was recalled; return the files.
+    """Write the results of recall; return the files.
 
-    A `.npy` file gets the output alone: levels × samples × features, without the first axis if there is one
-    level. A `.npz` file, or `recalled.npz` in a folder, gets `output`, `start`, `energies`, `steps`,
-    `converged` and `noise`. Values and shapes are those of the file the memory was trained on. A picture
-    lies beside them, and in a folder one of each recalled image.
+    A `.npy` file gets the output alone: levels × samples × features, without the first axis if there is only
+    one level. A `.npz` file, or `recalled.npz` in a folder, gets `output`, `start`, `energies`, `steps`,
+    `converged` and `noise`. Values and shapes are those of the file on which the memory was trained. One
+    picture of all levels is drawn beside them; a folder also gets a picture of each recalled image.
     """
     check_target(out)
     path, memory = Path(out), results[0].memory
@@ -43,15 +45,9 @@ def write_recalled(results: Sequence[Recalled], out: str | os.PathLike[str]) -> 
         np.save(content, output[0] if len(results) == 1 else output)
         target = path
     else:
-        np.savez_compressed(
-            content,
-            output=output,
-            start=shaped([r.start for r in results]),
-            energies=np.stack([r.energies for r in results]),
-            steps=np.stack([r.steps for r in results]),
-            converged=np.stack([r.converged for r in results]),
-            noise=np.array([r.noise for r in results]),
-        )
+        arrays: dict[str, Any] = {"output": output, "start": shaped([r.start for r in results])}
+        arrays |= {name: np.stack([getattr(r, name) for r in results]) for name in _ARRAYS}
+        np.savez_compressed(content, **arrays)
         target = path if path.suffix else path / "recalled.npz"
     write_whole(target, content.getvalue())
     files = [target]

@@ -1,4 +1,4 @@
-"""One study as a plain document: what its runs say, small enough for a page."""
+"""One study as a plain document, small enough for a page."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from denseam.report.command import sweep_command
 from denseam.studies.records import COLUMNS, PROBE_COLUMNS, Records, Row, epochs_of
 from denseam.training.quantities import QUANTITIES
 
-#: Epochs of a loss curve, stops of the horizon slider, numbers of all curves of a page, and runs drawn.
+#: Maxima: epochs of a loss curve, stops of the horizon slider, numbers in all curves of a page, runs drawn.
 MOST_EPOCHS, STOPS, MOST_NUMBERS, MOST_RUNS = 64, 12, 350_000, 40_000
-#: Numbers of all probes of a study.
+#: Maximum number of values in all probes of a study.
 MOST_PROBED = 60_000
-#: Missing runs that are named one by one.
+#: Maximum number of lines that name missing runs.
 MOST_NAMED = 24
-#: Columns that are results or names, not settings.
+#: Columns of results and names, which are not settings.
 _RESULTS = {
     "key", "study", "study_id", "seed", "status", "diverged_at", "initial_mse", "final_mse", "heldout_mse",
     "zero_mse", "seconds", "swept", "device", "version", "jax", "scale",
@@ -31,16 +31,16 @@ _VERSIONS = ("version", "jax", "device", "precision")
 def study_document(
     name: str, records: Records, folder: str, *, axis: str | None, target: int | None, share: float
 ) -> dict[str, Any]:
-    """Return all that the page shows of a study.
+    """Return everything that the page shows of a study.
 
     Parameters
     ----------
     folder
-        Where the runs lie, for the command.
+        The folder of the runs, for the command.
     axis, target
         As in `denseam.analysis.transfer.verdict`.
     share
-        The part of the page's numbers that this study may use.
+        The share of the page's numbers that this study may use.
     """
     records = _alike(records)
     (judged,) = verdict(records, axis=axis, target=target)
@@ -59,7 +59,7 @@ def study_document(
         "zero": _rounded(float(np.mean([r["zero_mse"] for r in rows]))),
         "verdict": _verdict_document(judged),
         "epochs": epochs,
-        "stops": _stop_documents(name, rows, judged, epochs, stops, target),
+        "stops": _stop_documents(rows, judged, epochs, stops, target),
         "runs": _run_columns(drawn, judged.axis, scales, values, seeds),
         "curves": [[_rounded(v, 4) for v in _curve(r, epochs)] for r in drawn],
         "left_out": left_out,
@@ -76,7 +76,7 @@ def study_document(
 
 
 def _rounded(value: float | None, digits: int = 5) -> float | None:
-    """Return a number short enough for a page; None where it is not one."""
+    """Return a number with few digits; None if it is not finite."""
     return float(f"{value:.{digits}g}") if value is not None and math.isfinite(value) else None
 
 
@@ -112,26 +112,27 @@ def _verdict_row(v: Verdict, scale: int, smallest: bool) -> dict[str, Any]:
 
 
 def _stop_documents(
-    name: str, rows: list[Row], judged: Verdict, epochs: list[int], stops: list[int], target: int | None
+    rows: list[Row], judged: Verdict, epochs: list[int], stops: list[int], target: int | None
 ) -> list[dict[str, Any]]:
-    """Return the verdict after each of some epochs; the last stop is the end of training, as judged."""
+    """Return the verdict after some epochs; the last stop is the end of training."""
     thinned = [r | {"loss": _curve(r, epochs), "loss_epochs": epochs} for r in rows] if stops[:-1] else []
-    found = []
-    for epoch in stops:
-        if epoch == stops[-1]:
-            v = judged
-        else:
-            (v,) = verdict(thinned, axis=judged.axis, target=target, epoch=epoch)
-        optima = [_rounded(v.optimum[s], 4) for s in sorted(v.optimum)]
-        found.append({"epoch": epoch, "status": v.status, "reason": v.reason, "optimum": optima})
-    return found
+    earlier = [verdict(thinned, axis=judged.axis, target=target, epoch=epoch)[0] for epoch in stops[:-1]]
+    return [
+        {
+            "epoch": epoch,
+            "status": v.status,
+            "reason": v.reason,
+            "optimum": [_rounded(v.optimum[s], 4) for s in sorted(v.optimum)],
+        }
+        for epoch, v in zip(stops, [*earlier, judged], strict=True)
+    ]
 
 
 # --- runs ------------------------------------------------------------------------------------------
 
 
 def _epochs(rows: Sequence[Row], share: float) -> tuple[list[int], list[int]]:
-    """Return the epochs that curves keep, and those among them at which the horizon slider stops."""
+    """Return the epochs kept in curves, and those at which the horizon slider stops."""
     known = epochs_of(max(rows, key=lambda r: len(r["loss"])))
     last = known[-1] if known else 1
     runs = min(len(rows), max(1, int(MOST_RUNS * share)))
@@ -142,13 +143,13 @@ def _epochs(rows: Sequence[Row], share: float) -> tuple[list[int], list[int]]:
 
 
 def _log_spaced(known: Sequence[int], count: int) -> list[int]:
-    """Return at most so many of the epochs, the first and the last among them."""
+    """Return at most about `count` of the epochs, including the first and the last."""
     places = np.searchsorted(known, np.geomspace(known[0], known[-1], count).round())
     return sorted({known[min(int(p), len(known) - 1)] for p in places} | {known[-1]})
 
 
 def _alike(records: Records) -> Records:
-    """Return the records with curves of the same epochs, where some were thinned and others not."""
+    """Return records whose curves have the same epochs, even if only some were thinned."""
     if len({len(r["loss"]) for r in records}) == 1:
         return records
     common = epochs_of(min(records, key=lambda r: len(r["loss"])))
@@ -156,7 +157,7 @@ def _alike(records: Records) -> Records:
 
 
 def _curve(row: Row, epochs: Sequence[int]) -> list[float]:
-    """Return the loss at these epochs; that of the last one before where the curve was thinned."""
+    """Return the loss at these epochs; for a thinned curve, that of the last known epoch before."""
     known, losses = epochs_of(row), row["loss"]
     if not known:
         return [math.inf] * len(epochs)
@@ -164,15 +165,15 @@ def _curve(row: Row, epochs: Sequence[int]) -> list[float]:
 
 
 def _drawn(rows: list[Row], seeds: Sequence[int], share: float) -> tuple[list[Row], str]:
-    """Return the runs that the page holds one by one: all, or those of the first seeds."""
+    """Return the runs that the page shows individually: all, or those of the first seeds."""
     most = max(1, int(MOST_RUNS * share))
     if len(rows) <= most:
         return rows, ""
     few = seeds[: max(1, len(seeds) * most // len(rows))]
     kept = [r for r in rows if r["seed"] <= few[-1]]
-    # One seed may still be too much: then every so many values.
+    # One seed may still be too many: then take every n-th run.
     every = -(-len(kept) // most)
-    text = f"Drawn are {len(kept[::every])} of {len(rows)} runs, to keep this page small; all were judged."
+    text = f"To keep this page small, {len(kept[::every])} of {len(rows)} runs are drawn; all were judged."
     return kept[::every], text
 
 
@@ -193,7 +194,7 @@ def _run_columns(
 def _missing(
     rows: Sequence[Row], v: Verdict, scales: list[int], values: list[float], seeds: list[int]
 ) -> dict[str, Any]:
-    """Return which runs of the grid are not there, by scale and seed."""
+    """Return the missing runs of the grid, by scale and seed."""
     here = {(r["scale"], r["seed"], r[v.axis]) for r in rows}
     count = len(scales) * len(values) * len(seeds) - len(here)
     lines: list[str] = []
@@ -215,7 +216,7 @@ def _missing(
 
 
 def _probes(rows: Sequence[Row], axis: str, scales: list[int], values: list[float]) -> dict[str, Any] | None:
-    """Return per quantity, value and scale what was measured at each step: the mean over seeds."""
+    """Return the probes by quantity, value and scale at each step: the mean over seeds."""
     probed = [r for r in rows if r.get("probe_steps")]
     names = [n for n, c in PROBE_COLUMNS.items() if any(r.get(c) for r in probed)]
     if not names:
@@ -231,14 +232,8 @@ def _probes(rows: Sequence[Row], axis: str, scales: list[int], values: list[floa
         groups.setdefault((r[axis], r["scale"]), []).append(r)
 
     def sizes(name: str, value: float, scale: int) -> list[float | None]:
-        measured = [r[c] for r in groups.get((value, scale), []) if r.get(c := PROBE_COLUMNS[name])]
-        if not measured or len({len(m) for m in measured}) > 1:
-            return []
-        with np.errstate(divide="ignore", invalid="ignore"):
-            array = np.asarray(measured, float)
-            positive = (array > 0).all(axis=0)
-            means = np.where(positive, np.exp(np.log(np.abs(array)).mean(axis=0)), array.mean(axis=0))
-        return [_rounded(float(m), 4) for m in means]
+        column = PROBE_COLUMNS[name]
+        return _means([r[column] for r in groups.get((value, scale), []) if r.get(column)])
 
     return {
         "values": shown,
@@ -255,17 +250,30 @@ def _probes(rows: Sequence[Row], axis: str, scales: list[int], values: list[floa
     }
 
 
+def _means(measured: Sequence[Sequence[float]]) -> list[float | None]:
+    """Return the means over seeds: geometric where all values are positive; [] if the lengths differ."""
+    if not measured or len({len(m) for m in measured}) > 1:
+        return []
+    with np.errstate(divide="ignore", invalid="ignore"):
+        array = np.asarray(measured, float)
+        positive = (array > 0).all(axis=0)
+        means = np.where(positive, np.exp(np.log(np.abs(array)).mean(axis=0)), array.mean(axis=0))
+    return [_rounded(float(m), 4) for m in means]
+
+
 # --- settings --------------------------------------------------------------------------------------
 
 
+#: Columns of settings: single values that are not results.
+_SETTINGS = [c for c, kind in COLUMNS.items() if kind != "l" and c not in _RESULTS]
+
+
 def _settings(records: Records) -> dict[str, Any]:
-    """Return every column that is the same in all runs."""
-    scalars = [c for c, kind in COLUMNS.items() if kind != "l" and c not in _RESULTS]
-    return {c: records[0][c] for c in scalars if len({r[c] for r in records}) == 1}
+    """Return every setting that is the same in all runs."""
+    return {c: records[0][c] for c in _SETTINGS if len({r[c] for r in records}) == 1}
 
 
 def _grids(records: Records) -> Mapping[str, list[Any]]:
-    """Return every column that was varied, with its values."""
-    scalars = [c for c, kind in COLUMNS.items() if kind != "l" and c not in _RESULTS]
-    found = {c: sorted({r[c] for r in records}) for c in ("scale", *scalars, "seed")}
-    return {c: v for c, v in found.items() if len(v) > 1 or c in ("scale", "seed", "eta0")}
+    """Return every setting that was varied, with its values."""
+    values = {c: sorted({r[c] for r in records}) for c in ("scale", *_SETTINGS, "seed")}
+    return {c: v for c, v in values.items() if len(v) > 1 or c in ("scale", "seed", "eta0")}

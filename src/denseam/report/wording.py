@@ -1,15 +1,15 @@
-"""Numbers as people read them, on a terminal and on a page."""
+"""Numbers for people, on a terminal and on a page."""
 
 from __future__ import annotations
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """Return a few digits, or that there is none."""
+    """Return a number with a few digits, or 'none'."""
     return "none" if value is None else f"{value:.{digits}g}"
 
 
 def duration(seconds: float) -> str:
-    """Return a time in the unit that suits it."""
+    """Return a time in a suitable unit."""
     for size, unit in ((86400.0, "days"), (3600.0, "h"), (60.0, "min")):
         if seconds >= 2 * size:
             return f"{seconds / size:.3g} {unit}"
@@ -17,7 +17,7 @@ def duration(seconds: float) -> str:
 
 
 def quantity(value: float, unit: str) -> str:
-    """Return a number with the prefix that suits it."""
+    """Return a number with a suitable prefix of its unit."""
     for size, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if value >= size:
             return f"{value / size:.3g} {prefix}{unit}"

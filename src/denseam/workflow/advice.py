@@ -1,4 +1,4 @@
-"""What would make a learning rate hold that does not: the remedy as data."""
+"""What would make a learning rate transfer: the remedy as data, and the sentence made from it."""
 
 from __future__ import annotations
 
@@ -13,29 +13,36 @@ from denseam.workflow.goals import Goal
 
 
 class Remedy(enum.Enum):
-    """What to change."""
+    """What to change; the value is a sentence to be filled in from the `Advice`."""
 
-    TAKE_ADAM = "take-adam"
-    TAKE_PRESCRIPTION = "take-prescription"
-    CENTRE = "centre"
-    ZERO_BIASES = "zero-biases"
-    LEAVE_AXES = "leave-axes"
-    LEARN_MORE = "learn-more"
-    CALM_SEEDS = "calm-seeds"
-    NEXT_SIZE = "next-size"
-    LOOK_INSIDE = "look-inside"
+    TAKE_ADAM = "softmax with SGD has no prescription: take --optimizer adam"
+    TAKE_PRESCRIPTION = "the parameterization '{names}' is not the prescription: leave it out"
+    CENTRE = "centre the activations: leave out --uncentered"
+    ZERO_BIASES = "start the biases at zero: leave out --bias-init"
+    LEAVE_AXES = "eta0 transfers, {names} does not: leave it at its default"
+    LEARN_MORE = "train for more --epochs, with less --noise, or scale the data (--unit-variance)"
+    CALM_SEEDS = (
+        "{seeds} seeds still differ too much for a verdict: train for more --epochs, or on more --samples"
+    )
+    NEXT_SIZE = (
+        "continue with {letter} = {scale}: allow more with --budget {budget:g} (run again with the same "
+        "folder to resume)"
+    )
+    LOOK_INSIDE = (
+        "no size below the target is left: look inside with `denseam check`, or sweep the target itself"
+    )
 
 
 @dataclasses.dataclass(frozen=True)
 class Advice:
-    """A remedy with what it needs.
+    """A remedy and its numbers.
 
     Attributes
     ----------
     names
-        The parameterization, or the axes, that should be left out.
+        The parameterization, or the axes, to leave out.
     seeds
-        How many were not enough.
+        The number of seeds that was too small.
     letter, scale, budget
         The next size, and the budget that allows it.
     """
@@ -47,31 +54,33 @@ class Advice:
     scale: int | None = None
     budget: float | None = None
 
+    def describe(self) -> str:
+        """Return the advice as a sentence."""
+        return self.remedy.value.format(**vars(self) | {"names": ", ".join(self.names)})
 
-def advise(goal: Goal, found: Verdict, others: Mapping[str, Verdict], budget: float) -> Advice:
-    """Return what would make it hold: what is known to spoil transfer, else what the verdict rests on.
+
+def advise(goal: Goal, verdict: Verdict, others: Mapping[str, Verdict], budget: float) -> Advice:
+    """Return what would make the rate transfer: a known obstacle, or else a remedy for the verdict's cause.
 
     Parameters
     ----------
-    found
-        The verdict of η0.
-    others
-        Those of further axes.
+    verdict, others
+        The verdict on η0, and those on other axes.
     budget
-        What may be spent, as a share of a sweep at the target.
+        The maximum cost, as a share of a sweep at the target.
     """
-    known = _known_to_spoil(goal)
-    if known is not None:
-        return known
-    match found.cause:
+    obstacle = _known_obstacle(goal)
+    if obstacle is not None:
+        return obstacle
+    match verdict.cause:
         case Cause.HOLDS:
             moving = tuple(axis for axis, v in others.items() if v.cause is not Cause.HOLDS)
             return Advice(Remedy.LEAVE_AXES, names=moving)
         case Cause.NOTHING_LEARNED:
             return Advice(Remedy.LEARN_MORE)
         case Cause.SEEDS_DIFFER:
-            return Advice(Remedy.CALM_SEEDS, seeds=found.seeds)
-    larger = [s for s in goal.ladder if s > max(found.optimum)]
+            return Advice(Remedy.CALM_SEEDS, seeds=verdict.seeds)
+    larger = [s for s in goal.ladder if s > max(verdict.optimum)]
     if not larger:
         return Advice(Remedy.LOOK_INSIDE)
     share = goal.operations(larger[0]) / goal.operations(goal.target)
@@ -79,7 +88,7 @@ def advise(goal: Goal, found: Verdict, others: Mapping[str, Verdict], budget: fl
     return Advice(Remedy.NEXT_SIZE, letter=goal.letter, scale=larger[0], budget=enough)
 
 
-def _known_to_spoil(goal: Goal) -> Advice | None:
+def _known_obstacle(goal: Goal) -> Advice | None:
     study, rule = goal.study, goal.study.rule()
     if not rule.prescribed:
         if rule.family == "softmax" and rule.optimizer == "sgd":

@@ -1,7 +1,7 @@
-"""Whether a large and a small memory of one family tell the same (fig. mnist-examples).
+"""Agreement of a large and a small memory of one family (fig. mnist-examples).
 
-A corrupted sample x is denoised by the large memory and then shrunk, D f_large^n(x); and it is shrunk
-first and denoised by the small one, f_small^n(D x). If training was the same at both sizes, both agree.
+A corrupted sample x is denoised by the large memory and then shrunk, D f_large^n(x); or it is first shrunk
+and then denoised by the small memory, f_small^n(D x). If training transfers between the sizes, both agree.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from denseam.errors import InputError, refuse
+from denseam.errors import InputError
 from denseam.workflow.memory import Memory, Recalled
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Consistency:
-    """How far two memories agree.
+    """How well two memories agree.
 
     Attributes
     ----------
@@ -27,9 +27,9 @@ class Consistency:
     relative_error
         ‖D f_large^n(x) − f_small^n(D x)‖ / ‖D f_large^n(x)‖.
     chance
-        The correlation with the small memory's answer to another sample: what agreement is worth.
+        The correlation with the small memory's output for another sample, as a baseline.
     large, small
-        What either recalled.
+        The recall of each memory.
     shrunk
         D f_large^n(x), as the small memory sees it.
     """
@@ -45,16 +45,9 @@ class Consistency:
 
     def to_json(self) -> dict[str, Any]:
         """Return the numbers as a plain document."""
-        return {
-            "correlation": self.correlation,
-            "relative_error": self.relative_error,
-            "chance": self.chance,
-            "steps": self.steps,
-            "noise": self.noise,
-            "samples": len(self.shrunk),
-            "large": self.large.to_json(),
-            "small": self.small.to_json(),
-        }
+        names = ("correlation", "relative_error", "chance", "steps", "noise")
+        recalls = {"large": self.large.to_json(), "small": self.small.to_json()}
+        return {name: getattr(self, name) for name in names} | {"samples": len(self.shrunk)} | recalls
 
 
 def shrink_between(large: Memory, small: Memory, y: Float[np.ndarray, "n N"]) -> Float[np.ndarray, "n M"]:
@@ -81,32 +74,30 @@ def consistency(
     x
         Samples, in the values of the file.
     steps
-        n, how often f is applied.
+        n, the number of times f is applied.
     noise
-        Standard deviation of the corruption at the large size; that of the large memory's training unless
-        given.
+        Standard deviation of the corruption at the large size; by default that of its training.
     """
     a, b = large.encoder, small.encoder
     if a is None or b is None:
         raise InputError("consistency needs memories that know their data: from denseam train")
-    refuse(
-        [f"memories see different data, or data prepared differently: {a.origin} and {b.origin}"]
-        * (a.digest != b.digest)
-        + [f"small must have fewer features than large, got {b.features} and {a.features}"]
-        * (a.digest == b.digest and b.features >= a.features)
-    )
+    if a.digest != b.digest:
+        raise InputError(
+            f"memories see different data, or data prepared differently: {a.origin} and {b.origin}"
+        )
+    if b.features >= a.features:
+        raise InputError(f"small must have fewer features than large, got {b.features} and {a.features}")
     level = large.noise if noise is None else noise
     (of_large,) = large.recall(x, steps=steps, tolerance=0.0, noise=level, seed=seed)
     start = shrink_between(large, small, of_large.start)
     clean = small.encode(x)
     of_small = small.recall_from(clean, start, level, steps=steps, tolerance=0.0)
-    shrunk = shrink_between(large, small, of_large.state)
-    there = of_small.state
-    others = np.roll(there, 1, axis=0)
+    shrunk, output = shrink_between(large, small, of_large.state), of_small.state
+    others = np.roll(output, 1, axis=0)
     return Consistency(
-        correlation=_correlation(shrunk, there),
-        relative_error=float(np.linalg.norm(shrunk - there) / np.linalg.norm(shrunk)),
-        chance=_correlation(shrunk, others) if len(there) > 1 else float("nan"),
+        correlation=_correlation(shrunk, output),
+        relative_error=float(np.linalg.norm(shrunk - output) / np.linalg.norm(shrunk)),
+        chance=_correlation(shrunk, others) if len(output) > 1 else float("nan"),
         steps=steps,
         noise=level,
         large=of_large,

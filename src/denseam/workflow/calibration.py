@@ -1,13 +1,12 @@
-"""The rates that `denseam.workflow.roofline` needs, measured on the devices at hand; and steps, to compare.
+"""Measurements on the devices at hand: the rates that `denseam.workflow.roofline` needs, and training steps.
 
-Rates are those of a device while all of them work, since virtual devices share their cores.
+The rates of a device are measured while all devices work, since virtual devices share their cores.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-import os
 import statistics
 import time
 from collections.abc import Callable, Mapping
@@ -16,6 +15,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import psutil
 from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
@@ -29,14 +29,14 @@ from denseam.training.mesh import Placement, make_mesh
 from denseam.training.places import OneDevice, OnMesh
 from denseam.workflow.roofline import PRODUCT_SHARE, Device, ring
 
-#: Sides of the product, and bytes of the arrays that are moved and summed.
+#: The side of the matrices that are multiplied, and the bytes of the arrays that are moved and summed.
 _SIDE = {"cpu": 1024, "gpu": 8192}
 _BYTES = {"cpu": 1 << 24, "gpu": 1 << 28}
 _ALL = "all"
 
 
 def rates_here() -> Device:
-    """Measure the devices at hand; takes some seconds."""
+    """Measure the devices at hand, which takes some seconds."""
     devices = jax.devices()
     n, platform = len(devices), platform_of(devices[0])
     mesh = Mesh(np.array(devices), (_ALL,), axis_types=(AxisType.Auto,))
@@ -44,15 +44,15 @@ def rates_here() -> Device:
     with products("float32" if platform == "cpu" else "tf32"):
         square = _on_each(mesh, lambda a: a[0] @ a[0], (n, side, side))
         product = 2.0 * side**3 / square()
-    times = 10  # within one program, so that calling it does not count
+    times = 10  # within one program, so that the call does not count
     moved = _on_each(mesh, lambda a: jax.lax.fori_loop(0, times, lambda _, x: 1.5 * x, a[0]), (n, entries))
     bandwidth = times * 2 * 4.0 * entries / moved()
     latency = link = 0.0
     if n > 1:
         latency = _summed(mesh, (n, 1), 100)
         link = ring(n) * 4.0 * entries / max(1e-9, _summed(mesh, (n, entries), 5) - latency)
-    memory = (devices[0].memory_stats() or {}).get("bytes_limit") or _main_memory() / n
-    tiny = Shape(N=4, K=4, P=64 * n, B=4 * n)  # one small sum, and what every step takes
+    memory = (devices[0].memory_stats() or {}).get("bytes_limit") or psutil.virtual_memory().total / n
+    tiny = Shape(N=4, K=4, P=64 * n, B=4 * n)  # a small sum, and the fixed time of a step
     small = step_seconds(tiny, "adam", {"batch": n} if n > 1 else None)
     return Device(
         name="here",
@@ -72,11 +72,11 @@ def rates_here() -> Device:
 def step_seconds(
     shape: Shape, optimizer: str, mesh: Mapping[str, int] | None, seconds: float = 1.0, repeats: int = 5
 ) -> float:
-    """Return the time of a training step of one model (centred ReLU), the median of some."""
+    """Return the median time of a training step of one model (centred ReLU)."""
     assert shape.B is not None
+    assert shape.P is not None
     platform = platform_of(jax.devices()[0])
     precision = "float32" if platform == "cpu" else "tf32"
-    assert shape.P is not None
     regime = MemoriesOnly(shape.N, shape.P, shape.B)
     study = Study(
         "relu", optimizer, (shape.K,), (1e-4,), regime=regime, seeds=1, epochs=1, precision=precision
@@ -104,14 +104,14 @@ def step_seconds(
 
 
 def _on_each(mesh: Mesh, function: Callable[[Any], Any], shape: tuple[int, ...]) -> Callable[[], float]:
-    """Return what measures a function that every device computes of its own part."""
+    """Return a timer of a function that each device applies to its own part."""
     parts = P(_ALL)  # type: ignore[no-untyped-call]
     run = jax.shard_map(lambda a: function(a)[None], mesh=mesh, in_specs=parts, out_specs=parts)
     return _timer(jax.jit(run), mesh, shape)
 
 
 def _summed(mesh: Mesh, shape: tuple[int, ...], times: int) -> float:
-    """Measure the sum of an array over all devices, some times within one program, as in a training."""
+    """Return the time of a sum over all devices, repeated within one program as in training."""
     parts = P(_ALL)  # type: ignore[no-untyped-call]
     share = 1.0 / mesh.size
 
@@ -127,18 +127,14 @@ def _summed(mesh: Mesh, shape: tuple[int, ...], times: int) -> float:
 
 def _timer(run: Any, mesh: Mesh, shape: tuple[int, ...]) -> Callable[[], float]:
     place = NamedSharding(mesh, P(_ALL))  # type: ignore[no-untyped-call]
-    given = jax.jit(functools.partial(jnp.full, shape, 1e-3, jnp.float32), out_shardings=place)()
+    array = jax.jit(functools.partial(jnp.full, shape, 1e-3, jnp.float32), out_shardings=place)()
 
     def measure() -> float:
         times = []
         for _ in range(4):
             began = time.perf_counter()
-            run(given).block_until_ready()
+            run(array).block_until_ready()
             times.append(time.perf_counter() - began)
         return min(times[1:])
 
     return measure
-
-
-def _main_memory() -> float:
-    return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))

@@ -1,4 +1,4 @@
-"""What a researcher wants in the end: one large model, and the family of smaller ones to tune it on."""
+"""The goal: one large model, and the family of smaller ones on which it is tuned."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from denseam.studies.documents import from_document, preparation_from
 from denseam.studies.study import Study
 from denseam.workflow.target_sizes import TargetSizes
 
-#: The smallest N to begin at, and the smallest that is taken where there is nothing else: below, a model
-#: is so small that its own optimum says little.
+#: The smallest N to begin with, and the smallest that is used if there are too few others: the optimum of a
+#: smaller model says little.
 SMALLEST, TINIEST = 32, 8
-#: Where only memories grow, the theory is that of many memories: begin at this multiple of N.
+#: If only memories grow, the theory assumes many memories: begin at this multiple of N.
 MEMORIES_PER_FEATURE = 2
-#: Two sizes to compare should differ by this factor at least.
+#: Minimum ratio of two sizes to compare.
 APART = 1.3
-#: A verdict needs so many sizes.
+#: Number of sizes that a verdict needs.
 SIZES = 3
 
 
 @dataclasses.dataclass(frozen=True)
 class Goal:
-    """The model that is wanted.
+    """The model to be trained in the end.
 
     Attributes
     ----------
     study
-        All that does not change with size: activation, optimizer, regime, data, epochs, noise. Its only
-        scale is the target, its only eta0 a placeholder.
+        Everything that does not change with size: activation, optimizer, regime, data, epochs, noise. Its
+        only scale is the target, its only eta0 a placeholder.
     ladder
-        The sizes to tune at, rising; below the target, unless they were asked for.
+        The sizes to tune at, rising; below the target, unless they were given.
     first
-        With how many of them the search begins.
+        The number of sizes with which the search begins.
     """
 
     study: Study
@@ -47,7 +47,7 @@ class Goal:
 
     @property
     def target(self) -> int:
-        """The scale of the target: N where all grow in proportion, else K."""
+        """The scale of the target: N if all sizes grow in proportion, else K."""
         return self.study.scales[0]
 
     @property
@@ -57,11 +57,11 @@ class Goal:
 
     @property
     def letter(self) -> str:
-        """N or K: what grows."""
+        """N or K, the size that grows."""
         return self.study.regime.letter
 
     def at(self, scales: tuple[int, ...], eta0: tuple[float, ...], seeds: int, **axes: Any) -> Study:
-        """Return the study of these sizes, learning rates and seeds."""
+        """Return the study with these sizes, learning rates and seeds."""
         held = {k: v for k, v in self.study.axes.items() if k not in axes}
         return dataclasses.replace(self.study, scales=scales, eta0=eta0, seeds=seeds, axes=held | axes)
 
@@ -77,9 +77,9 @@ def goal(
     optimizer: str = "adam",
     regime: str | None = None,
     scales: Sequence[int] | None = None,
-    **asked: Any,
+    **target: Any,
 ) -> Goal:
-    """Return the goal that these sizes describe.
+    """Return the goal with these sizes.
 
     Parameters
     ----------
@@ -91,29 +91,29 @@ def goal(
         What grows towards the target: 'proportional' (all sizes; the default) or 'memories-only' (the
         default if `memories` is given without `features`).
     scales
-        The sizes to tune at, where they should not be chosen from the data.
-    asked
-        The sizes of the target (`features`, `memories`, `samples`, `batch`, N, K, P and B; or the ratios
-        `kappa`, `rho`, `beta`), and everything else a study takes: `epochs`, `noise`, `centred`,
-        `parameterization`, `preparation`, …. N is that of the data unless given, K is needed in the regime
-        'memories-only', P is all there is (at most 5N in proportion), B a tenth of P.
+        The sizes to tune at; by default they are chosen from the data.
+    target
+        The sizes of the target (`features`, `memories`, `samples`, `batch` for N, K, P and B; or the ratios
+        `kappa`, `rho`, `beta`), and all other arguments of a study: `epochs`, `noise`, `centred`,
+        `parameterization`, `preparation`, …. N defaults to that of the data; K is needed in the regime
+        'memories-only'; P defaults to all samples (at most 5N in proportion), B to a tenth of P.
     """
-    asked = {key: value for key, value in asked.items() if value is not None}
-    sizes = TargetSizes(**{key: asked.pop(key) for key in parameters(TargetSizes) if key in asked})
-    preparation = preparation_from(asked)
-    made, target = sizes.regime(regime, source(data, preparation))
+    document = {key: value for key, value in target.items() if value is not None}
+    sizes = TargetSizes(**{key: document.pop(key) for key in parameters(TargetSizes) if key in document})
+    preparation = preparation_from(document)
+    growth, scale = sizes.regime(regime, source(data, preparation))
     study = from_document(
-        asked
-        | {"activation": activation, "optimizer": optimizer, "scales": (target,), "eta0": (1.0,)}
-        | {"regime": made, "data": data, "preparation": preparation}
+        document
+        | {"activation": activation, "optimizer": optimizer, "scales": (scale,), "eta0": (1.0,)}
+        | {"regime": growth, "data": data, "preparation": preparation}
     )
     if scales:
-        return Goal(study, _given(DOCUMENT["scales"].read(scales), target, study), first=len(scales))
-    return Goal(study, ladder(study, target))
+        return Goal(study, _checked(DOCUMENT["scales"].read(scales), scale, study), first=len(scales))
+    return Goal(study, ladder(study, scale))
 
 
-def _given(scales: tuple[int, ...], target: int, study: Study) -> tuple[int, ...]:
-    """Return sizes that were asked for, after checking that they are below the target or at it."""
+def _checked(scales: tuple[int, ...], target: int, study: Study) -> tuple[int, ...]:
+    """Return given sizes, after checking that they are at most the target."""
     beyond = [s for s in scales if s > target]
     if beyond:
         raise InputError(
@@ -121,22 +121,22 @@ def _given(scales: tuple[int, ...], target: int, study: Study) -> tuple[int, ...
         )
     if len(scales) < SIZES:
         raise InputError(f"scales must be at least {SIZES}, got {len(scales)}")
-    dataclasses.replace(study, scales=scales)  # says what is wrong with them
-    return tuple(scales)
+    dataclasses.replace(study, scales=scales)  # refuses wrong ones
+    return scales
 
 
 def ladder(study: Study, target: int) -> tuple[int, ...]:
-    """Return the sizes of a family below the target, rising, that a base may be chosen from."""
+    """Return the sizes of a family below the target, rising, from which a base may be chosen."""
+    candidates = [2**k for k in range(target.bit_length())]
     if study.regime.name == "memories-only":
         start = MEMORIES_PER_FEATURE * study.regime.shape(target).N
-        candidates = [2**k for k in range(target.bit_length())]
     else:
         start = SMALLEST
         sizes = getattr(study.source(), "sizes", None)
-        candidates = list(sizes() if sizes is not None else (2**k for k in range(target.bit_length())))
+        candidates = candidates if sizes is None else list(sizes())
     fit = [s for s in candidates if s < target and _fits(study, s)]
     apart: list[int] = []
-    for scale in reversed(fit):  # from above, so that what is left out is small
+    for scale in reversed(fit):  # from above, so that small sizes are left out
         if not apart or apart[-1] / scale >= APART:
             apart.append(scale)
     rising = apart[::-1]
@@ -146,7 +146,7 @@ def ladder(study: Study, target: int) -> tuple[int, ...]:
     if len(chosen) < SIZES:
         raise InputError(
             f"target {study.regime.letter} = {target} is too small to be tuned at smaller sizes: the data "
-            f"gives {len(chosen)} of the {SIZES} that are needed; sweep the target itself (denseam sweep)"
+            f"allow {len(chosen)} of the {SIZES} that are needed; sweep the target itself (denseam sweep)"
         )
     return tuple(chosen)
 

@@ -1,7 +1,7 @@
 """Several hyperparameters at once, at the smallest size: Optuna proposes points, the engine trains them.
 
-Points are asked for in batches that fill the machine and told together, so that the search proceeds by
-whole tensor programs. What it proposes depends on what was told alone, so it can be repeated.
+Points are proposed and reported in batches that fill the machine, so that the search proceeds by whole tensor
+programs. Proposals depend only on the reported losses, so the search can be repeated.
 """
 
 from __future__ import annotations
@@ -9,44 +9,24 @@ from __future__ import annotations
 import importlib.util
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
 from denseam.errors import InputError
-from denseam.studies.records import Records
-from denseam.studies.study import RunSpec, Study
-from denseam.training.progress import Progress
 from denseam.workflow.goals import Goal
+
+if TYPE_CHECKING:
+    from denseam.workflow.tuning import Search
 
 #: Points of one batch.
 BATCH = 16
-#: What a diverged run counts as, in the logarithm of the loss over that of predicting zero.
+#: The value of a diverged run, as the logarithm of its loss over that of predicting zero.
 DIVERGED = 5.0
 
 
-class Search(Protocol):
-    """What is needed of the search that this is a part of."""
-
-    goal: Goal
-    seeds: int
-    progress: Progress
-
-    def rates(self, grid: range) -> tuple[float, float]:
-        """Return the smallest and the largest learning rate of a grid."""
-        ...
-
-    def study(self, scales: tuple[int, ...], grid: Sequence[int], seeds: int) -> Study:
-        """Return the study of these sizes."""
-        ...
-
-    def train(self, study: Study, specs: list[RunSpec]) -> Records:
-        """Train what is not there yet."""
-        ...
-
-
 class Range(NamedTuple):
-    """Where an axis is searched: the logarithm of it, or of its distance from 1."""
+    """The range of an axis, searched in the logarithm of its value or of its distance from 1."""
 
     low: float
     high: float
@@ -67,15 +47,15 @@ RANGES: Mapping[str, Range] = {
 
 
 def prepare(goal: Goal, axes: Sequence[str]) -> None:
-    """Refuse axes that the model or its optimizer does not have, and a machine without Optuna."""
+    """Refuse axes that the model or its optimizer does not have, and a missing Optuna."""
     if importlib.util.find_spec("optuna") is None:
         raise InputError("tune: several axes need Optuna; pip install 'denseam[tune]'")
     middle = {axis: (_value(math.sqrt(RANGES[axis].low * RANGES[axis].high), RANGES[axis]),) for axis in axes}
-    goal.at(goal.study.scales, goal.study.eta0, 1, **middle)  # type: ignore[arg-type]  # says what is wrong
+    goal.at(goal.study.scales, goal.study.eta0, 1, **middle)  # type: ignore[arg-type]  # refuses wrong axes
 
 
 def best_point(search: Search, scale: int, axes: Sequence[str], grid: range, trials: int) -> dict[str, float]:
-    """Return the best values of the axes besides eta0, at one size."""
+    """Return the best values of the axes other than eta0, at one size."""
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -86,14 +66,13 @@ def best_point(search: Search, scale: int, axes: Sequence[str], grid: range, tri
         f"searching {', '.join(ranges)} at {search.goal.letter} = {scale}: {trials} points"
     )
     for first in range(0, trials, BATCH):
-        asked = [study.ask() for _ in range(min(BATCH, trials - first))]
-        points = [{axis: _suggest(trial, axis, r) for axis, r in ranges.items()} for trial in asked]
-        values = _losses(search, scale, points)
-        for trial, value in zip(asked, values, strict=True):
+        batch = [study.ask() for _ in range(min(BATCH, trials - first))]
+        points = [{axis: _suggest(trial, axis, r) for axis, r in ranges.items()} for trial in batch]
+        for trial, value in zip(batch, _losses(search, scale, points), strict=True):
             study.tell(trial, value)
     best = study.best_trial
     if best.value is None or best.value >= DIVERGED:
-        raise InputError(f"tune: every point that was tried at {search.goal.letter} = {scale} diverged")
+        raise InputError(f"tune: every point at {search.goal.letter} = {scale} diverged")
     return {axis: _value(best.params[axis], ranges[axis]) for axis in axes}
 
 
@@ -108,24 +87,20 @@ def _value(coordinate: float, where: Range) -> float:
 
 
 def _losses(search: Search, scale: int, points: Sequence[Mapping[str, float]]) -> list[float]:
-    """Return for each point the mean over seeds of log(loss / loss of predicting zero)."""
+    """Return log(loss / loss of predicting zero) of each point, averaged over seeds."""
     study = search.study((scale,), (0,), search.seeds)
     specs = study.runs_at(points)
     rows = {row["key"]: row for row in search.train(study, specs)}
-    per_seed = []
-    for seed in range(search.seeds):
-        mine = [rows[s.key] for s in specs if s.seed == seed]
-        per_seed.append(
-            [
-                DIVERGED if r["status"] == "diverged" else math.log(r["final_mse"] / r["zero_mse"])
-                for r in mine
-            ]
-        )
+
+    def value(r: Mapping[str, Any]) -> float:
+        return DIVERGED if r["status"] == "diverged" else math.log(r["final_mse"] / r["zero_mse"])
+
+    per_seed = [[value(rows[s.key]) for s in specs if s.seed == seed] for seed in range(search.seeds)]
     return [float(v) for v in np.mean(per_seed, axis=0)]
 
 
 def neighbours(axis: str, value: float) -> tuple[float, ...]:
-    """Return values around one, in factors of two (of the distance from 1, where that is what counts)."""
+    """Return values around a value, in factors of two (of the distance from 1, if that is searched)."""
     where = RANGES[axis]
     factors = (0.25, 0.5, 1.0, 2.0, 4.0)
     if where.of == "value":

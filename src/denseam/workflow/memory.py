@@ -1,4 +1,4 @@
-"""A trained memory together with its data: recall in the values of the researcher's own files."""
+"""A trained memory with the preparation of its data: recall in the values of the user's own files."""
 
 from __future__ import annotations
 
@@ -18,18 +18,20 @@ from denseam.files import ALONE, Writers
 from denseam.model import checkpoint
 from denseam.model.dense_am import DenseAM
 
-#: The most steps of recall by default. Training asks for one; a few more go on downhill, and many more
-#: lead to the memory's own attractors, which need not be near the sample.
+#: Maximum number of steps of recall by default. The memory is trained to denoise in one step; many steps lead
+#: to its own attractors, which need not be near the sample.
 STEPS = 10
-#: Recall takes as many samples at once as keep their hidden states within this.
+#: Maximum size of the hidden states of the samples that are recalled at once, in bytes.
 PIECE_BYTES = 1 << 28
+#: Index along recall of the start, of one step and of the end.
+TIMES = {"start": 0, "once": 1, "end": -1}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Memory:
-    """A model, what was done to its data, and the noise it was trained with.
+    """A model, the preparation of its data, and the noise of its training.
 
-    `model` acts on prepared samples; the methods here take and give samples as they are in files.
+    `model` acts on prepared samples; the methods here take and return samples as they are in files.
     """
 
     model: DenseAM
@@ -38,11 +40,16 @@ class Memory:
 
     @property
     def image(self) -> tuple[int, int, int] | None:
-        """Height, width and channels that the memory itself sees, where its samples are images."""
+        """Height, width and channels of the images that the memory itself sees; None for vectors."""
         return self.encoder.reduction.image if self.encoder else None
 
+    @property
+    def features(self) -> int:
+        """The number of features in the file on which the memory was trained."""
+        return self.model.N if self.encoder is None else self.encoder.original
+
     def save(self, path: str | os.PathLike[str], writers: Writers = ALONE) -> Path:
-        """Write a safetensors file, all writers together; `DenseAM.load` reads the model out of it too."""
+        """Write a safetensors file, all writers together; `DenseAM.load` reads the model from it, too."""
         tensors, document = self.model.to_document()
         document["noise"] = self.noise
         if self.encoder is not None:
@@ -52,7 +59,7 @@ class Memory:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Memory:
-        """Read what `save` wrote; a bare model has no data, so that samples must come prepared."""
+        """Read a file written by `save`; a bare model has no encoder, so its samples must be prepared."""
         tensors, document = checkpoint.read(path)
         model = DenseAM.from_document(tensors, document, path)
         encoder = None
@@ -73,25 +80,13 @@ class Memory:
     def encode(self, x: Any) -> Float[np.ndarray, "n N"]:
         """Return samples as the memory sees them.
 
-        `x` has the features of the file the memory was trained on, in its values; or those of the memory
-        itself, if it was shrunk: such samples are only centred and scaled.
+        `x` has the features of the file on which the memory was trained, in its values; or those of the
+        memory itself, if its data were shrunk: such samples are only centred and scaled.
         """
         array = np.asarray(x.array if isinstance(x, Raw) else x)
-        if array.ndim == 0 or not (np.issubdtype(array.dtype, np.number) or array.dtype == bool):
-            raise InputError(f"input must be numbers, samples × features, got {array.dtype} of {array.shape}")
-        if len(array) == 0:
-            raise InputError(f"input must hold at least one sample, got shape {array.shape}")
-        rows = array.reshape(len(array), -1) if array.ndim > 1 else array[None]
-        features, e = rows.shape[1], self.encoder
-        expected = self.model.N if e is None else e.original
-        if features != expected and not (e is not None and features == e.features):
-            raise InputError(f"input must have {self.expects()}, got {features} ({array.shape})")
-        if e is not None and e.image is not None and array.ndim > 2 and features == e.original:
-            image = (*array.shape[1:], 1)[:3]
-            if image != e.image:
-                raise InputError(f"input must have {self.expects()}, got images of {image[0]}×{image[1]}")
+        e, rows = self.encoder, self._rows(array)
         unit = x.unit if isinstance(x, Raw) else 1.0 if e is None else e.unit
-        with np.errstate(over="ignore"):  # infinity, which is refused
+        with np.errstate(over="ignore"):  # gives infinity, which is refused
             values = np.asarray(rows, self.model.W.dtype) / unit
         if not np.isfinite(values).all():
             row, column = np.argwhere(~np.isfinite(values))[0]
@@ -100,17 +95,31 @@ class Memory:
             )
         if e is None:
             return values
-        if features == e.original:
+        if values.shape[1] == e.original:
             return e.of_units(values)
         return np.asarray((values - e.reduction.reduce(e.mean[None])) / e.scale, values.dtype)
 
+    def _rows(self, array: np.ndarray[Any, np.dtype[Any]]) -> np.ndarray[Any, np.dtype[Any]]:
+        """Return an array as samples × features, after checking its shape."""
+        if array.ndim == 0 or not (np.issubdtype(array.dtype, np.number) or array.dtype == bool):
+            raise InputError(f"input must be numbers, samples × features, got {array.dtype} of {array.shape}")
+        if len(array) == 0:
+            raise InputError(f"input must contain at least one sample, got shape {array.shape}")
+        rows = array.reshape(len(array), -1) if array.ndim > 1 else array[None]
+        if rows.shape[1] not in (self.features, self.model.N):
+            raise InputError(f"input must have {self.expects()}, got {rows.shape[1]} ({array.shape})")
+        image, own = None if self.encoder is None else self.encoder.image, (*array.shape[1:], 1)[:3]
+        if image not in (None, own) and array.ndim > 2 and rows.shape[1] == self.features:
+            raise InputError(f"input must have {self.expects()}, got images of {own[0]}×{own[1]}")
+        return rows
+
     def decode(self, y: Any) -> Float[np.ndarray, "n N0"]:
-        """Return what states mean in the values of the file."""
+        """Return states in the values of the file."""
         y = np.asarray(y)
         return y if self.encoder is None else self.encoder.decode(y)
 
     def expects(self) -> str:
-        """Say what a sample must look like."""
+        """Describe the samples that the memory takes."""
         e = self.encoder
         if e is None:
             return f"{self.model.N} features"
@@ -121,18 +130,18 @@ class Memory:
     def clamp(self, known: Any, rows: int) -> Bool[np.ndarray, "rows N"]:
         """Return which features of the memory are known, from a mask over those of the file.
 
-        A block of pixels is known if all of its pixels are. Projections mix all features, so that none
-        of them can be held: such memories take no mask.
+        A block of pixels is known if all of its pixels are. Projections mix all features, so that no single
+        feature can be held: such memories take no mask.
         """
-        mask, sizes = np.asarray(known), (self._original, self.model.N)
+        mask, sizes = np.asarray(known), (self.features, self.model.N)
         flat = mask.reshape(1, -1) if mask.size in (0, 1, *sizes) else mask.reshape(len(mask), -1)
         if flat.shape[1] not in sizes or len(flat) not in (1, rows):
             raise InputError(
-                f"mask must say for each of {self._original} features (or for each sample's) whether it is "
-                f"known, got {mask.shape}"
+                f"mask must be true or false for each of {self.features} features, of all or of each sample, "
+                f"got {mask.shape}"
             )
         if not (flat.dtype == bool or np.isin(flat, (0, 1, 255)).all()):
-            raise InputError("mask must hold true and false (or 1 and 0) only")
+            raise InputError("mask must contain only true and false (or 1 and 0)")
         held = flat != 0
         if self.encoder is not None and self.encoder.reduction.kind in ("orthonormal", "pca"):
             raise InputError(
@@ -142,10 +151,6 @@ class Memory:
         if self.encoder is not None and held.shape[1] != self.model.N:
             held = self.encoder.reduction.reduce(held.astype(np.float32)) > 1 - 1e-6
         return np.broadcast_to(held, (rows, self.model.N))
-
-    @property
-    def _original(self) -> int:
-        return self.model.N if self.encoder is None else self.encoder.original
 
     # --- recall ------------------------------------------------------------------------------------
 
@@ -160,20 +165,20 @@ class Memory:
         known: Any = None,
         seed: int = 0,
     ) -> list[Recalled]:
-        """Recall from samples as they lie in files; one result for each level of noise.
+        """Recall samples as they are in files; return one result for each level of noise.
 
         Parameters
         ----------
         x
-            Samples, in the values of the file the memory was trained on.
+            Samples, in the values of the file on which the memory was trained.
         steps, tolerance, damping
             As in `DenseAM.recall`.
         noise
-            Standard deviations of noise to add first, in the units training has them in.
+            Standard deviations of the noise to add first, in the units of training.
         known
-            True where a feature is known and keeps its value; the others begin at their mean.
+            True where a feature is known and keeps its value; the others start at their mean.
         seed
-            The integer the noise comes from.
+            The seed of the noise.
         """
         levels = [noise] if isinstance(noise, int | float) else list(noise)
         refuse(f"noise must be at least 0 and finite, got {v!r}" for v in levels if not 0 <= v < np.inf)
@@ -197,11 +202,9 @@ class Memory:
         tolerance: float = 1e-5,
         damping: float = 1.0,
     ) -> Recalled:
-        """Recall from given states, and compare with clean ones; both as the memory sees them."""
-        refuse(
-            [f"steps must be a whole number of at least 1, got {steps!r}"]
-            * (not isinstance(steps, int) or steps < 1)
-        )
+        """Recall from `start`, and compare with `clean`; both as the memory sees them."""
+        if not isinstance(steps, int) or steps < 1:
+            raise InputError(f"steps must be a whole number of at least 1, got {steps!r}")
         clean, start = (np.asarray(v, self.model.W.dtype) for v in (clean, start))
         size = max(1, PIECE_BYTES // (4 * (4 * self.model.K + steps)))
         free = np.ones(clean.shape, bool) if held is None else ~held
@@ -222,11 +225,11 @@ class Memory:
             compare(0, state)
             for t in range(1, steps + 1):
                 if not rests.all():
-                    found = self.model.recall(state, 1, tolerance, damping=damping, clamp=mask)
-                    state = np.where(rests[:, None], state, np.asarray(found.state))
-                    energies[~rests, t:] = np.asarray(found.energies)[~rests, 1:]
+                    step = self.model.recall(state, 1, tolerance, damping=damping, clamp=mask)
+                    state = np.where(rests[:, None], state, np.asarray(step.state))
+                    energies[~rests, t:] = np.asarray(step.energies)[~rests, 1:]
                     taken += ~rests
-                    rests = rests | np.asarray(found.converged)
+                    rests = rests | np.asarray(step.converged)
                 once = state if t == 1 else once
                 compare(t, state)
             parts.append((state, energies, taken, rests, once))
@@ -239,21 +242,21 @@ class Memory:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Recalled:
-    """What recall gave at one level of noise; states are as the memory sees them.
+    """The result of recall at one level of noise; states are as the memory sees them.
 
     Attributes
     ----------
     clean, start, once, state
-        The samples as given, what recall began with, that after one step, and after all of them.
+        The given samples, the states at the start, after one step, and after all steps.
     energies
-        Of every sample, before the first and after every step.
+        The energy of every sample, before the first and after every step.
     errors
-        The mean squared difference from the samples as given, over the features not held, likewise.
+        The mean squared difference from the given samples at the same times, over the features not held.
     cosines
-        The mean cosine of the angle between a sample and its state, over the same features. It does not
-        see contrast, which many steps raise.
+        The mean cosine of the angle between a sample and its state, over the same features. It ignores
+        contrast, which many steps increase.
     steps, converged
-        Steps taken by each sample, and whether it rests.
+        The number of steps of each sample, and whether it is at rest.
     """
 
     memory: Memory
@@ -271,12 +274,12 @@ class Recalled:
 
     @property
     def output(self) -> Float[np.ndarray, "n N0"]:
-        """The last states in the values of the file."""
+        """The final states in the values of the file."""
         return self.memory.decode(self.state)
 
     @property
     def largest_rise(self) -> float:
-        """The largest rise of an energy in a step, relative to its size: rounding, or something is wrong."""
+        """The largest relative rise of an energy in one step; beyond rounding errors it should be 0."""
         rises = np.diff(self.energies, axis=1)
         return float(np.max(rises / np.maximum(1e-12, np.abs(self.energies[:, :-1])), initial=0.0))
 
@@ -290,12 +293,8 @@ class Recalled:
         return {
             "noise": self.noise,
             "samples": len(self.state),
-            "error_start": float(self.errors[0]),
-            "error_once": float(self.errors[1]),
-            "error_end": float(self.errors[-1]),
-            "cosine_start": float(self.cosines[0]),
-            "cosine_once": float(self.cosines[1]),
-            "cosine_end": float(self.cosines[-1]),
+            **{f"error_{time}": float(self.errors[t]) for time, t in TIMES.items()},
+            **{f"cosine_{time}": float(self.cosines[t]) for time, t in TIMES.items()},
             "best_step": self.best_step,
             "error_best": float(self.errors[self.best_step]),
             "energy_start": float(np.mean(self.energies[:, 0])),

@@ -1,8 +1,8 @@
-"""What it will cost, before anything runs: operations, memory and time, on one device or many.
+"""Plans: operations, memory and time of tuning and training, on one device or many.
 
-Time is operations over the product rate of this machine (measured in a second or so, or given), with what
-the steps around the products take: passes over weights and activations on a CPU, a fixed time per step on
-a GPU. The constants are fits to `denseam bench`; expect the right answer within a factor of 1.5.
+The time is that of the operations at the product rate of this machine (measured in about a second, or given),
+plus passes over weights and activations on a CPU, or a fixed time per step on a GPU. The constants are fits
+to `denseam bench`; the result is right within a factor of 1.5.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from denseam.workflow.calibration import rates_here
 from denseam.workflow.goals import Goal
 from denseam.workflow.tuning import REACH, SCOUT
 
-#: Of the product rate of a GPU: what a whole step reaches. It is below `roofline.PRODUCT_SHARE`, that of the
-#: products alone, since a plan does not measure the memory's bandwidth: passes over the memory are in this
-#: number. (On a CPU they are counted apart, by CPU_PER_ENTRY, and the share is that of the products.)
+#: The share of the product rate of a GPU that a whole step reaches. It is below `roofline.PRODUCT_SHARE`, the
+#: share of the products alone, since it includes the passes over memory: a plan does not measure bandwidth.
+#: (On a CPU, CPU_PER_ENTRY counts the passes, and the share is that of the products.)
 GPU_STEP_SHARE = 0.65
 #: Seconds for each entry of W and of the activations in a step, on one core; seconds per step on a GPU.
 CPU_PER_ENTRY, GPU_PER_STEP = 1.5e-9, 3e-5
-#: Samples of noise per second and core.
+#: Random numbers per second and core.
 NOISE_RATE = 2e8
 
 
 @dataclasses.dataclass(frozen=True)
 class Machine:
-    """What the estimate of time rests on."""
+    """The machine for which time is estimated."""
 
     platform: str
     name: str
@@ -46,14 +46,14 @@ class Machine:
 
     @classmethod
     def here(cls) -> Machine:
-        """Return this machine, with its product rate measured."""
+        """Return this machine, and measure its product rate."""
         device = jax.devices()[0]
         platform = platform_of(device)
         return cls(platform, device.device_kind, cores(), product_rate(platform != "cpu")())
 
 
 def product_rate(gpu: bool) -> Any:
-    """Return a function that measures the rate of a large square product, the best of several."""
+    """Return a function that measures the rate of a large square product, the best of three."""
     n, precision = (8192, "tensorfloat32") if gpu else (2048, "highest")
     with jax.default_matmul_precision(precision):
         product = jax.jit(lambda a, b: a @ b)
@@ -74,7 +74,7 @@ def product_rate(gpu: bool) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One part of the work: so many runs at one size."""
+    """One part of the work: a number of runs at one size."""
 
     what: str
     scale: int
@@ -86,15 +86,18 @@ class Row:
 
     def to_json(self) -> dict[str, Any]:
         """Return a plain document."""
-        sizes = dataclasses.asdict(self.shape)
-        words = {"features": sizes["N"], "memories": sizes["K"], "samples": sizes["P"], "batch": sizes["B"]}
-        mine = {k: v for k, v in dataclasses.asdict(self).items() if k != "shape"}
-        return mine | words
+        document = dataclasses.asdict(self)
+        del document["shape"]
+        return document | _sizes(self.shape)
+
+
+def _sizes(shape: Shape) -> dict[str, int | None]:
+    return {"features": shape.N, "memories": shape.K, "samples": shape.P, "batch": shape.B}
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """What tuning, training and the alternative would take."""
+    """The cost of tuning, of training, and of a sweep at the target instead."""
 
     machine: Machine
     tuning: tuple[Row, ...]
@@ -103,7 +106,7 @@ class Plan:
 
     @property
     def share(self) -> float:
-        """Operations of tuning over those of a sweep at the target."""
+        """Operations of tuning relative to those of a sweep at the target."""
         return sum(r.operations for r in self.tuning) / self.sweep.operations
 
     def to_json(self) -> dict[str, Any]:
@@ -126,9 +129,9 @@ class Plan:
 
 
 def plan(goal: Goal, *, seeds: int = 3, machine: Machine | None = None) -> Plan:
-    """Return what `tune` and `train` would take for a goal, and a sweep at the target instead.
+    """Return the cost of `tune` and `train` for a goal, and of a sweep at the target instead.
 
-    `tune` may take more: it widens the grid, takes more seeds or larger sizes where it must.
+    `tune` may cost more: if necessary it widens the grid, or adds seeds or larger sizes.
     """
     machine = machine or Machine.here()
     study = goal.study
@@ -158,7 +161,7 @@ def plan(goal: Goal, *, seeds: int = 3, machine: Machine | None = None) -> Plan:
 
 
 def seconds(shape: Shape, epochs: int, runs: int, machine: Machine, many: bool) -> float:
-    """Return an estimate of the time of so many runs; `many` of them at once, or one on all cores."""
+    """Return the estimated time of runs: `many` at the same time, or one on all cores."""
     N, K, B = shape.N, shape.K, shape.B
     assert B is not None
     products = step_operations(shape)
@@ -172,7 +175,7 @@ def seconds(shape: Shape, epochs: int, runs: int, machine: Machine, many: bool) 
 
 @dataclasses.dataclass(frozen=True)
 class DevicePlan:
-    """What one model takes on many devices: every mesh of them, those that fit first, the fastest first."""
+    """The cost of one model on each mesh of the devices: those that fit first, the fastest first."""
 
     shape: Shape
     optimizer: str
@@ -183,7 +186,7 @@ class DevicePlan:
 
     def training_seconds(self, mesh: roofline.Estimate) -> float:
         """Return the time of a training on a mesh."""
-        return roofline.training_seconds(self.shape, self.epochs, mesh)
+        return steps(self.shape, self.epochs) * mesh.step_seconds
 
     def to_json(self) -> dict[str, Any]:
         """Return a plain document."""
@@ -192,10 +195,7 @@ class DevicePlan:
             "devices": self.devices,
             "optimizer": self.optimizer,
             "epochs": self.epochs,
-            "features": self.shape.N,
-            "memories": self.shape.K,
-            "samples": self.shape.P,
-            "batch": self.shape.B,
+            **_sizes(self.shape),
             "meshes": [
                 mesh.to_json() | {"seconds_of_training": self.training_seconds(mesh)} for mesh in self.meshes
             ],
@@ -210,19 +210,19 @@ def plan_devices(
     devices: int | None = None,
     device: str = "h200",
 ) -> DevicePlan:
-    """Return what one model takes on many devices, from its sizes alone.
+    """Return the cost of one model on many devices, from its sizes alone.
 
     Parameters
     ----------
     shape
         The sizes of the model.
     optimizer, epochs
-        How it is trained.
+        The optimizer and the length of training.
     devices
-        How many there are; by default one, or those at hand.
+        The number of devices; by default one, or those at hand.
     device
-        A kind that `roofline.DEVICES` has, or 'here': then the devices at hand are measured, which takes some
-        seconds. Their rates hold while all of them work, so `devices` must be all of them.
+        A kind of `roofline.DEVICES`, or 'here' to measure the devices at hand, which takes some seconds. They
+        are measured while all of them work, so `devices` must be all of them.
     """
     if optimizer not in OPTIMIZERS:
         raise InputError(f"optimizer must be {listed(OPTIMIZERS)}, got {optimizer!r}")
@@ -232,7 +232,7 @@ def plan_devices(
         count = len(jax.devices())
         if devices not in (None, count):
             raise InputError(
-                f"devices must be the {count} that are here, got {devices}; their rates hold together"
+                f"devices must be the {count} that are here, got {devices}; they are measured together"
             )
         where = rates_here()
     meshes = roofline.best_mesh(shape, optimizer, where, count)

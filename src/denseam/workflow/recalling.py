@@ -1,4 +1,4 @@
-"""Recall from files to files: which samples, what is hidden of them, and what is written."""
+"""Recall from files: the choice of samples, and what is hidden of them."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ def recall_file(
     out: str | os.PathLike[str] | None = None,
     **options: Any,
 ) -> list[Recalled]:
-    """Recall samples from a file with the memory in another; one result for each level of noise.
+    """Recall samples from a file with a trained memory; return one result for each level of noise.
 
     Parameters
     ----------
     checkpoint
-        What `denseam train` wrote.
+        The file written by `denseam train`.
     data
-        As for `denseam tune`; in the values of the data the memory was trained on.
+        The samples, as for `denseam tune`; in the values of the data on which the memory was trained.
     mask
         A file that is true where a feature is known: one mask for all samples, or one for each.
     hide
         Instead of a mask: 'top', 'bottom', 'left' or 'right' for half of an image, or a share of the
         features, chosen at random for each sample.
     heldout
-        Take only those samples of the file that were never trained on.
+        Whether to take only samples that were never trained on.
     out
         Where results will be written; only checked here, before any work.
     options
@@ -56,7 +56,7 @@ def recall_file(
     memory = Memory.load(checkpoint)
     raw = chosen_samples(memory, data, heldout=heldout, samples=samples)
     if mask is not None and hide is not None:
-        raise InputError("mask and hide say the same; give one of them")
+        raise InputError("mask and hide mean the same; give only one of them")
     known = None
     if mask is not None:
         known = _mask(mask)
@@ -70,26 +70,27 @@ def _mask(path: str) -> np.ndarray[Any, Any]:
     try:
         alone = np.load(path, allow_pickle=False) if path.endswith(".npy") else None
     except (OSError, ValueError):
-        alone = None  # `read` says what is wrong with it
+        alone = None  # `read` reports what is wrong with it
     return alone if alone is not None and alone.ndim == 1 else np.asarray(read(path).array)
 
 
 def chosen_samples(
     memory: Memory, data: str, *, heldout: bool | None = False, samples: int | None = None
 ) -> Raw:
-    """Return the samples of a file that are asked for.
+    """Return the chosen samples of a file.
 
-    `heldout` leaves only those that were never trained on, which are known where the file is the memory's
-    own; None leaves them where they are known, and takes all otherwise.
+    `heldout` takes only samples that were never trained on, which are known if the memory was trained on this
+    file; None takes them if they are known, and all samples otherwise.
     """
     raw = read(data)
     if samples is not None and samples < 1:
         raise InputError(f"samples must be a whole number of at least 1, got {samples!r}")
     which: Any = np.arange(raw.samples)
-    own = memory.encoder is not None and memory.encoder.digest.startswith(raw.digest)
-    held = held_out(raw.samples, memory.encoder.heldout) if own and memory.encoder is not None else which[:0]
+    e = memory.encoder
+    own = e is not None and e.digest.startswith(raw.digest)
+    held = held_out(raw.samples, e.heldout) if e is not None and own else which[:0]
     if heldout and not len(held):
-        why = "no sample of it was held out" if own else "it is not what this memory was trained on"
+        why = "none of its samples was held out" if own else "this memory was not trained on it"
         raise InputError(f"heldout: {data}: {why}")
     if heldout is not False and len(held):
         which = held
@@ -100,10 +101,8 @@ def chosen_samples(
 
 
 def _known(memory: Memory, hide: str, rows: int, seed: int) -> np.ndarray[Any, Any]:
-    e = memory.encoder
-    image = None if e is None else e.image
-    features = memory.model.N if e is None else e.original
     if hide in SIDES:
+        image = None if memory.encoder is None else memory.encoder.image
         if image is None:
             raise InputError(f"hide {hide!r} is for images; for vectors give a share, as in 0.3")
         known = np.ones(image, bool)
@@ -120,24 +119,24 @@ def _known(memory: Memory, hide: str, rows: int, seed: int) -> np.ndarray[Any, A
         share = -1.0
     if not 0 < share < 1:
         raise InputError(f"hide must be 'top', 'bottom', 'left', 'right' or a share below 1, got {hide!r}")
-    return np.random.default_rng(seed + 1).random((rows, features)) >= share
+    return np.random.default_rng(seed + 1).random((rows, memory.features)) >= share
 
 
 def check_target(out: str | os.PathLike[str]) -> None:
-    """Refuse a place that results cannot be written to."""
+    """Refuse a place to which results cannot be written."""
     path = Path(out)
     if path.suffix and path.suffix not in (".npz", ".npy"):
         raise InputError(f"out must be a folder, or a file that ends in .npz or .npy, got {str(out)!r}")
     folder = folder_of(path)
-    there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    existing = next(place for place in (folder, *folder.absolute().parents) if place.exists())
     if path.suffix and path.is_dir():
         raise InputError(f"out {out}: is a folder; give the name of a file in it")
-    if not there.is_dir():
-        raise InputError(f"out {out}: {there} is not a folder")
-    if not os.access(there, os.W_OK | os.X_OK):
-        raise InputError(f"out {out}: cannot be written (no permission in {there})")
+    if not existing.is_dir():
+        raise InputError(f"out {out}: {existing} is not a folder")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise InputError(f"out {out}: cannot be written (no permission in {existing})")
 
 
 def folder_of(out: Path) -> Path:
-    """Return the folder that results go to: the place itself, or that of the file."""
+    """Return the folder of the results: `out` itself, or the folder of the file."""
     return out.parent if out.suffix else out

@@ -1,4 +1,4 @@
-"""What tuning hands to training: a study, the values that were found, and the loss curve to expect."""
+"""The recipe that tuning hands to training: a study, the tuned values, and the predicted loss curve."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Recipe:
     Attributes
     ----------
     study
-        All that does not change with size; its only scale is the target.
+        Everything that does not change with size; its only scale is the target.
     eta0, constants
-        The tuned learning rate, and the values of further axes that were tuned.
+        The tuned learning rate, and the values of other tuned axes.
     expected
-        The loss curve that the small models let expect at the target.
+        The loss curve that the small models predict for the target.
     """
 
     study: Study
@@ -57,9 +57,9 @@ class Recipe:
         return study, study.runs()[0]
 
 
-def write_found(folder: str | os.PathLike[str], found: Mapping[str, Any], recipe: Recipe | None) -> Path:
-    """Write what a search found, with the recipe if there is one."""
-    document = {"format": FORMAT, "version": __version__, **found, "recipe": None}
+def write_result(folder: str | os.PathLike[str], result: Mapping[str, Any], recipe: Recipe | None) -> Path:
+    """Write the result of a search, with the recipe if there is one."""
+    document = {"format": FORMAT, "version": __version__, **result, "recipe": None}
     if recipe is not None:
         document["recipe"] = {
             "study": to_document(recipe.study),
@@ -74,35 +74,32 @@ def write_found(folder: str | os.PathLike[str], found: Mapping[str, Any], recipe
 
 
 def read_recipe(folder: str | os.PathLike[str], data: str | None = None) -> Recipe:
-    """Read the recipe that a search left in its folder.
+    """Read the recipe of a search from its folder.
 
-    With `data`, the samples come from there: the same content may lie elsewhere today, other content is
-    refused.
+    `data` gives the samples a new place; their content must be the same.
     """
     path = Path(folder) / FILE
     try:
         document = json.loads(path.read_text())
     except OSError:
-        raise InputError(
-            f"tuned {folder}: holds no {FILE}; run denseam tune with this folder first"
-        ) from None
+        raise InputError(f"tuned {folder}: has no {FILE}; run denseam tune with this folder first") from None
     except ValueError as error:
         raise InputError(f"tuned {path}: not a readable JSON document ({error})") from None
     if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise InputError(f"tuned {path}: written in a format this version does not read")
-    found = document.get("recipe")
-    if not found:
+        raise InputError(f"tuned {path}: written in a format that this version cannot read")
+    kept = document.get("recipe")
+    if not kept:
         reason = document.get("advice") or "the verdict failed"
         raise InputError(
             f"tuned {folder}: {document.get('status', '')}, so no learning rate is recommended; {reason}"
         )
     try:
-        study = from_document({"eta0": 1.0, **found["study"], **({} if data is None else {"data": data})})
-        curve = Expected.from_json(found["expected"]) if found["expected"] else None
-        recipe = Recipe(study, found["eta0"], found["constants"], curve)
-        digest = found["data_digest"]
+        study = from_document({"eta0": 1.0, **kept["study"], **({} if data is None else {"data": data})})
+        curve = Expected.from_json(kept["expected"]) if kept["expected"] else None
+        recipe = Recipe(study, kept["eta0"], kept["constants"], curve)
+        digest = kept["data_digest"]
     except (KeyError, TypeError, AttributeError) as error:
         raise InputError(f"tuned {path}: damaged or foreign ({error})") from None
     if study.source().digest != digest:
-        raise InputError(f"data {study.data}: its content is not what was tuned on in {folder}")
+        raise InputError(f"data {study.data}: its content is not that of the tuning in {folder}")
     return recipe

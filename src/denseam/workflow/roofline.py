@@ -1,9 +1,9 @@
-"""What a training step takes on many devices, from sizes and a few rates: memory, operations, traffic, time.
+"""The cost of a training step on many devices, from sizes and a few rates: memory, operations, traffic, time.
 
-With M devices along the memories and D along the batch, in one step each device computes
-``10 K N B / (M D)`` operations, moves its rows of W and its activations through its memory a few times, and
-sends what `denseam.training.mesh` lists. The times of products, memory and links are added; a step has a
-fixed time on top. The number of passes is counted from the equations:
+With M devices along the memories and D along the batch, each device computes ``10 K N B / (M D)`` operations
+in one step, moves its rows of W and its activations through its memory a few times, and sends the arrays that
+`denseam.training.mesh` lists. The times of products, memory and links are added, and a fixed time per step.
+The number of passes is counted from the equations:
 
 =====================  ==============================================================================
 rows of W              read for W G, WᵀS and W R; gradient written and read; W written: 6
@@ -11,8 +11,8 @@ rows of W              read for W G, WᵀS and W R; gradient written and read; W
 activations (K × B)    Z, σ, S, W R, A, each written once and read once or twice by what follows: 12
 =====================  ==============================================================================
 
-Rates of a device are measured where there is one (`docs/benchmarks`), else its maker's; those of the devices
-at hand are measured by `denseam.workflow.calibration`, which also sets predicted steps beside measured ones.
+The rates of a kind of device were measured if one was available (`docs/benchmarks`), or else are its maker's.
+`denseam.workflow.calibration` measures the devices at hand.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from typing import Any
 
 from denseam.errors import InputError
 from denseam.rules import Shape
-from denseam.rules.cost import step_operations, steps
+from denseam.rules.cost import step_operations
 
-#: Of the rate of a large square product: what the products of a step reach by themselves; the passes over
-#: weights and activations are counted apart. Fitted to `denseam bench` (docs/benchmarks.md, docs/meshes.md).
+#: The share of the rate of a large square product that the products of a step reach; passes over weights and
+#: activations are counted separately. Fitted to `denseam bench` (docs/benchmarks.md, docs/meshes.md).
 PRODUCT_SHARE: Mapping[str, float] = {"cpu": 0.9, "gpu": 0.75}
 WEIGHT_PASSES = {"sgd": 6, "adam": 10}
 ACTIVATION_PASSES = 12
-#: Arrays of the size of W that a device keeps: W, its gradient, and for Adam two moments.
+#: Arrays of the size of W on a device: W, its gradient, and for Adam two moments.
 WEIGHT_COPIES = {"sgd": 2, "adam": 4}
-#: Arrays of K × B that live at once: peaks on an H200 have five to eight of them; a plan takes the most.
+#: Arrays of K × B at the same time: five to eight were seen on an H200; a plan assumes the most.
 ACTIVATION_COPIES = 8
 #: Sums over memories in a step: one of the outputs, and four small ones of a centred model (see
 #: `denseam.training.mesh`).
@@ -48,16 +48,16 @@ class Device:
     Attributes
     ----------
     product_rate, share
-        Operations per second of a large square product, and the share of it inside of a step.
+        Operations per second of a large square product, and the share of it that a step reaches.
     bandwidth, memory
-        Bytes per second to its memory, and the bytes it has.
+        Bytes per second to its memory, and its size in bytes.
     link, network, node
-        Bytes per second and direction to another device of the same node, to one of another node, and how
-        many are in a node.
+        Bytes per second and direction to a device of the same node, to one of another node, and the number of
+        devices in a node.
     step, latency
-        Seconds that every step takes, however small; and every sum over devices.
+        Fixed seconds per step, and per sum over devices.
     measured
-        Whether rates and times were measured, or are the maker's.
+        Whether rates and times were measured, or are its maker's.
     """
 
     name: str
@@ -90,18 +90,18 @@ DEVICES: Mapping[str, Device] = {
 
 @dataclasses.dataclass(frozen=True)
 class Estimate:
-    """What one mesh would take.
+    """The cost of one step on one mesh.
 
     Attributes
     ----------
     bytes_per_device
         Parameters, gradient, moments and activations of one device.
     fits
-        Whether that is less than nine tenths of its memory.
+        Whether they take less than nine tenths of its memory.
     operations, sent
-        Of one step: floating-point operations in all, bytes that each device sends.
+        Floating-point operations of all devices, and bytes sent by each device.
     seconds
-        Of one step: products, memory, links and the fixed part, and their sum.
+        The times of products, memory, links and the fixed part.
     """
 
     memories: int
@@ -142,7 +142,7 @@ def device(name: str) -> Device:
 def estimate(
     shape: Shape, optimizer: str, where: Device, memories: int = 1, batch: int = 1, models: int = 1
 ) -> Estimate:
-    """Return what a step takes on a mesh; of so many models at once, as in a sweep."""
+    """Return the cost of a step on a mesh, of one model or of several at once as in a sweep."""
     N, K, B = shape.N, shape.K, shape.B
     assert B is not None
     weights, hidden = K * N / memories, K * B / (memories * batch)
@@ -151,8 +151,8 @@ def estimate(
     outputs = 4.0 * N * B / batch if memories > 1 else 0.0
     gradient = 4.0 * (weights + K / memories + N) if batch > 1 else 0.0
     work = models * step_operations(shape)
-    # Devices that share a row of the mesh are next to each other (`mesh.make_mesh`): the gradient, which is
-    # large, is summed between neighbours, the outputs across.
+    # Devices in a row of the mesh are neighbours (`mesh.make_mesh`): the gradient, which is large, is summed
+    # between neighbours, the outputs across rows.
     along_memories = _travel(outputs, memories, SUMS_OVER_MEMORIES, where, memories * batch)
     along_batch = _travel(gradient, batch, SUMS_OVER_BATCH, where, batch)
     return Estimate(
@@ -172,7 +172,7 @@ def estimate(
 
 
 def best_mesh(shape: Shape, optimizer: str, where: Device, devices: int) -> list[Estimate]:
-    """Return the meshes of so many devices that divide K and B, those that fit first, the fastest first."""
+    """Return the meshes of `devices` that divide K and B: those that fit first, the fastest first."""
     assert shape.B is not None
     if devices < 1:
         raise InputError(f"devices must be a whole number of at least 1, got {devices!r}")
@@ -188,18 +188,13 @@ def best_mesh(shape: Shape, optimizer: str, where: Device, devices: int) -> list
     return sorted(meshes, key=lambda e: (not e.fits, e.step_seconds))
 
 
-def training_seconds(shape: Shape, epochs: int, one: Estimate) -> float:
-    """Return the time of a training."""
-    return steps(shape, epochs) * one.step_seconds
-
-
 def ring(n: int) -> float:
-    """Return how often an array is sent by each of n devices that sum it in a ring."""
+    """Return how many times each of n devices sends an array that they sum in a ring."""
     return 2.0 * (n - 1) / n
 
 
 def _travel(size: float, n: int, sums: int, where: Device, span: int) -> float:
-    """Return the time of sums over n devices that lie within `span` of each other, one of them large."""
+    """Return the time of sums over n devices within a span, one of the sums being large."""
     if n == 1 or not size:
         return 0.0
     rate = where.link if span <= where.node else where.network

@@ -1,9 +1,9 @@
-"""Training one large model: batches read as they are needed, the whole state saved as it goes.
+"""Train one large model: batches are read as they are needed, and the whole state is saved regularly.
 
-The run is the one that a sweep would train at this size: the same initial weights, batches and noise. But
-its samples are never all in memory (a thread reads the next batches while the device works on these), all
-cores work on the one model, and the state of the training is on disk: parameters, moments, step, random
-keys, losses. A run that was killed goes on from its last state and ends with the same model.
+The run is the one that a sweep would train at this size, with the same initial weights, batches and noise.
+But its samples are never all in memory (a thread reads the next batches while the device works), all cores
+work on one model, and the state of the training is on disk: parameters, moments, step, random keys, losses.
+A run that was killed resumes from its last state and ends with the same model.
 """
 
 from __future__ import annotations
@@ -51,26 +51,25 @@ from denseam.workflow.memory import Memory
 from denseam.workflow.recipe import Recipe
 
 MODEL, STATE, LOG = "memory.safetensors", "state.safetensors", "training.json"
-#: A state is written this often, but never for more than a tenth of the time.
+#: Seconds between saves of the state; saving takes at most a tenth of the time.
 SAVE_SECONDS = 20.0
-#: Batches read at once.
+#: Bytes of the batches that are read at once.
 SEGMENT_BYTES = 1 << 23
 SEGMENT_SECONDS = 1.0
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Trained:
-    """What became of the target.
+    """The result of training the target.
 
     Attributes
     ----------
     loss
         The mean MSE of every epoch.
     initial_mse
-        The MSE of the untrained model on the last epoch's batches; None if the loss became non-finite, and
-        nothing had to be compared with it.
+        The MSE of the untrained model on the last epoch's batches; None if the loss became non-finite.
     left_at
-        The epoch after which the loss was first found outside of what the small models predict, if it was.
+        The epoch after which the loss was first outside the range that the small models predict; or None.
     """
 
     status: str
@@ -90,7 +89,7 @@ class Trained:
 
     @functools.cached_property
     def memory(self) -> Memory | None:
-        """The trained memory, read from its file (which must still be there); None if it diverged."""
+        """The trained memory, read from its file (which must still exist); None if it diverged."""
         if self.status == "diverged":
             return None
         with jax.enable_x64(True) if self.float64 else contextlib.nullcontext():
@@ -98,7 +97,7 @@ class Trained:
 
     @property
     def final_mse(self) -> float:
-        """Mean MSE of the last epoch."""
+        """The mean MSE of the last epoch."""
         return float(self.loss[-1])
 
     def to_json(self) -> dict[str, Any]:
@@ -135,27 +134,27 @@ def train_target(
     device: Any = None,
     mesh: str | Mapping[str, int] | None = None,
 ) -> Trained:
-    """Train the model that a recipe describes; with the same folder a killed training goes on.
+    """Train the model of a recipe; with the same folder, a killed training resumes.
 
     Parameters
     ----------
     recipe
         From `tune(…).recipe`, or `read_recipe(folder)`.
     out
-        A folder for the model (`memory.safetensors`), the state of the training and its losses.
+        The folder for the model (`memory.safetensors`), the state of the training and its losses.
     scale
-        Another size of the family than the target.
+        Another size of the family instead of the target.
     seed
-        The integer that initial weights, batches and noise come from.
+        The seed of initial weights, batches and noise.
     progress
-        Told how it goes, and when the loss leaves what the small models predict.
+        Receives the progress, and a warning when the loss leaves the predicted range.
     stop
-        When set, training ends as by Ctrl-C: the state is saved, and `KeyboardInterrupt` raised.
+        When set, training ends as by Ctrl-C: the state is saved, and `KeyboardInterrupt` is raised.
     device
-        Where to train; by default the first one.
+        The device; by default the first one.
     mesh
-        Many devices instead, as in ``memories=4,batch=2`` (`denseam.training.mesh`); of all processes, where
-        `jax.distributed` joins several. A training may go on on another mesh than it began on.
+        Several devices instead, as in ``memories=4,batch=2`` (`denseam.training.mesh`); those of all
+        processes that `jax.distributed` joins. A training may resume on another mesh.
     """
     study, spec = recipe.run(scale, seed)
     placement = None
@@ -174,7 +173,7 @@ def train_target(
 
 
 class _State(NamedTuple):
-    """All that a step changes."""
+    """Everything that a step changes."""
 
     parameters: Parameters
     optimizer: Any
@@ -182,7 +181,7 @@ class _State(NamedTuple):
 
 
 class _Training:
-    """One run, from where it is."""
+    """One run, from its current state."""
 
     def __init__(
         self,
@@ -217,8 +216,8 @@ class _Training:
         self._prepare_folder()
         began, saved, saving = time.perf_counter(), time.perf_counter(), 0.0
         frame, optimizer = self.on.begin(lambda start: build(self.study, self.spec, start, self.dtype))
-        there = as_the_first_says((self.out / STATE).exists())
-        at = self._resume() if there else _State(*self.on.draw(), 0)
+        saved_before = as_the_first_says((self.out / STATE).exists())
+        at = self._resume() if saved_before else _State(*self.on.draw(), 0)
         name = f"{self.study.name} at {self.spec.shape}, eta0 = {self.spec.values['eta0']:.3g}"
         self.progress.training_begins(name, self.steps, self.study.epochs, at.step)
         alive = True
@@ -240,8 +239,8 @@ class _Training:
                     self._save(at)
                     saving, saved = time.perf_counter() - now, time.perf_counter()
         except KeyboardInterrupt:
-            # In the middle of a step its arrays are gone; what was saved before still is. Of several
-            # processes this may be the only one that was stopped, and the others will not come to save.
+            # In the middle of a step its arrays are gone, but the last saved state is not. Of several
+            # processes only this one may have been stopped: the others would not join in saving.
             if self.writers is ALONE:
                 with contextlib.suppress(RuntimeError):
                     self._save(at)
@@ -251,7 +250,7 @@ class _Training:
         if alive:
             self._save(at)
         model = frame.with_parameters(at.parameters)
-        del at  # the optimizer's state: the untrained parameters need room
+        del at  # frees the optimizer's state: the untrained parameters need memory
         initial = self._initial(frame) if alive else None
         heldout = self._heldout(model) if alive else None
         return self._finish(model, initial, heldout, time.perf_counter() - began)
@@ -259,25 +258,25 @@ class _Training:
     # --- batches -----------------------------------------------------------------------------------
 
     def _segment_steps(self) -> int:
-        """Return how many steps are read and taken at once, within an epoch."""
+        """Return the number of steps that are read and taken at once, within an epoch."""
         rate = 1e11 if self.platform == "cpu" else 5e13
         seconds = step_operations(self.spec.shape) / rate + 2e-5
         size = self.B * self.spec.shape.N * jnp.dtype(self.dtype).itemsize
         return int(max(1, min(self.per_epoch, SEGMENT_SECONDS / seconds, SEGMENT_BYTES / size)))
 
     def _segments(self, done: int, frame: DenseAM) -> Iterator[tuple[int, Columns]]:
-        """Give the batches from a step on; the next ones are read meanwhile."""
-        firsts: list[tuple[int, int]] = []
+        """Give the batches from step `done` on; the next ones are read meanwhile."""
+        pieces: list[tuple[int, int]] = []
         for epoch in range(done // self.per_epoch, self.study.epochs):
             begin, end = epoch * self.per_epoch, (epoch + 1) * self.per_epoch
-            firsts += [(t, min(t + self.T, end)) for t in range(max(begin, done), end, self.T)]
+            pieces += [(t, min(t + self.T, end)) for t in range(max(begin, done), end, self.T)]
         with concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="denseam-read") as pool:
-            coming = [pool.submit(self._read, *ends) for ends in firsts[:2]]
+            coming = [pool.submit(self._read, *piece) for piece in pieces[:2]]
             try:
-                for i, (first, last) in enumerate(firsts):
+                for i, (first, last) in enumerate(pieces):
                     clean = coming.pop(0).result()
-                    if i + 2 < len(firsts):
-                        coming.append(pool.submit(self._read, *firsts[i + 2]))
+                    if i + 2 < len(pieces):
+                        coming.append(pool.submit(self._read, *pieces[i + 2]))
                     yield first, self._draw(clean, first, last - first, frame)
             finally:
                 for future in coming:
@@ -306,8 +305,7 @@ class _Training:
     def _initial(self, frame: DenseAM) -> float:
         """Return the MSE of the untrained model on the last epoch's batches.
 
-        At the end, not before: then it is the same however often the training was interrupted, and nothing
-        about it need be saved.
+        It is evaluated at the end, so that interruptions do not change it and nothing about it must be saved.
         """
         model, errors = frame.with_parameters(self.on.untrained()), []
         for _, segment in self._segments(self.steps - self.per_epoch, frame):
@@ -316,14 +314,14 @@ class _Training:
         return float(np.mean(np.concatenate(errors)))
 
     def _heldout(self, model: DenseAM) -> float | None:
-        """Return the MSE on samples that were not trained on."""
+        """Return the MSE on held-out samples; None if there are none."""
         fresh = np.asarray(self.source.heldout(self.spec.shape, self.spec.seed, self.dtype))
         n, size = len(fresh) // self.B, self.B
         if not len(fresh):
             return None
         if not n:
             n, size = 1, len(fresh)
-        # The noise a sweep adds: one draw for all of them.
+        # The same noise as in a sweep: one draw for all samples.
         drawn = jax.random.normal(stream(self.spec.seed, "heldout-noise"), fresh.shape, self.dtype)
         total = 0.0
         for i in range(n):
@@ -335,36 +333,30 @@ class _Training:
                 total += float(whole(_evaluate(model, columns))[0])
         return total / n
 
-    # --- the curve ---------------------------------------------------------------------------------
-
-    def _curve(self, epochs: int) -> Float[np.ndarray, " epochs"]:
-        return np.asarray(self.losses[: epochs * self.per_epoch].reshape(epochs, -1).mean(axis=1))
-
-    def _zero(self, epochs: int) -> float:
-        return float(np.mean(self.squares[: epochs * self.per_epoch]))
-
     def _epoch_ended(self, epochs: int) -> None:
-        curve, zero, e = self._curve(epochs), self._zero(epochs), self.expected
-        room = None if e is None else (zero * float(e.low[epochs - 1]), zero * float(e.high[epochs - 1]))
-        self.progress.epoch_ended(epochs, float(curve[-1]), room)
-        if e is None or room is None or self.left_at is not None:
+        steps = epochs * self.per_epoch
+        curve = self.losses[:steps].reshape(epochs, -1).mean(axis=1)
+        zero, e = float(np.mean(self.squares[:steps])), self.expected
+        band = None if e is None else (zero * float(e.low[epochs - 1]), zero * float(e.high[epochs - 1]))
+        self.progress.epoch_ended(epochs, float(curve[-1]), band)
+        if e is None or band is None or self.left_at is not None:
             return
         side = e.leaves(curve.tolist(), zero)
         if side:
             self.left_at, self.left_side = epochs, side
-            self.progress.left_expected(epochs, float(curve[-1]), room, side)
+            self.progress.left_expected(epochs, float(curve[-1]), band, side)
 
     # --- files -------------------------------------------------------------------------------------
 
     def _prepare_folder(self) -> None:
         check_folder(self.out)
-        if self.writers.first:  # a save that was killed may have left something as large as the model
+        if self.writers.first:  # a killed save may have left files as large as the model
             for name in (STATE, MODEL):
                 for left in self.out.glob(f".{name}.*.tmp"):
                     left.unlink(missing_ok=True)
 
     def _save(self, at: _State) -> None:
-        """Write the whole state of the training: whole, or not at all."""
+        """Write the state of the training, completely or not at all."""
         tensors = {
             **named(at.parameters, at.optimizer),
             "losses": self.losses[: at.step],
@@ -378,19 +370,20 @@ class _Training:
         checkpoint.write(self.out / STATE, tensors, document, self.writers)
 
     def _resume(self) -> _State:
-        """Return the state that an earlier call in this folder has left."""
+        """Return the state that an earlier call saved in this folder."""
         with checkpoint.opened(self.out / STATE) as file:
-            return self._resume_from(file, file.document)
+            return self._resume_from(file)
 
-    def _resume_from(self, file: checkpoint.Opened, document: Mapping[str, Any]) -> _State:
+    def _resume_from(self, file: checkpoint.Opened) -> _State:
+        document = file.document
         if document.get("kind") != "training" or document.get("run") != self.spec.key:
-            raise InputError(f"out {self.out}: holds the training of another model; take another folder")
+            raise InputError(f"out {self.out}: contains the training of another model; use another folder")
         try:
             if not np.array_equal(file.read("noise_key"), np.asarray(jax.random.key_data(self.key))):
                 raise InputError(f"out {self.out}: its random keys are not those of seed {self.spec.seed}")
             step = int(document["step"])
             if not self.writers.all_well(step == as_the_first_says(step)):
-                raise InputError(f"out {self.out}: processes see different states in it; run the same again")
+                raise InputError(f"out {self.out}: processes see different states in it; run it again")
             self.losses[:step], self.squares[:step] = file.read("losses"), file.read("squares")
             self.left_at, self.left_side = document["left_at"], document["left_side"]
             return _State(*self.on.read(file), step)

@@ -1,4 +1,4 @@
-"""The sizes of a target as they are asked for, and the regime that leads to it."""
+"""The sizes of a target, and the regime that leads to it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def _ratio(name: str) -> Any:
-    """Return the field of a ratio, as `Proportional` describes it; it may be left open."""
+    """Return the field of a ratio as in `Proportional`, but optional."""
     ratio = parameters(Proportional)[name]
     bounds = {"low": ratio.low, "open_low": ratio.open_low, "high": ratio.high, "open_high": ratio.open_high}
     return parameter(Part.GROWTH, ratio.kind, ratio.help, None, default_text=ratio.default_shown(), **bounds)
@@ -25,7 +25,7 @@ def _ratio(name: str) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class TargetSizes:
-    """The sizes of a target as they are asked for: numbers, or ratios between them."""
+    """The sizes of a target, as numbers or as ratios between them."""
 
     features: int | None = parameter(
         Part.GROWTH, Kind.WHOLE, "N of the target.", None, low=1, default_text="that of the data"
@@ -70,7 +70,7 @@ class TargetSizes:
         return MemoriesOnly(N, P, self.batch or max(1, P // 10)), self.memories
 
     def shape(self) -> Shape:
-        """Return the sizes of one model, from these alone; those that are not given are in proportion."""
+        """Return the sizes of one model; missing ones follow in proportion."""
         if self.features is None:
             raise InputError("features is needed: the N of the model")
         return self.ratios(self.features, None).shape(self.features)
@@ -79,16 +79,15 @@ class TargetSizes:
         """Return the ratios between the sizes at N features; `available` limits the samples."""
         pairs = (("memories", "kappa"), ("samples", "rho"), ("batch", "beta"))
         refuse(
-            f"{word} and {ratio} say the same; give one of them"
+            f"{word} and {ratio} mean the same; give only one of them"
             for word, ratio in pairs
             if getattr(self, word) is not None and getattr(self, ratio) is not None
         )
-        default = DEFAULT_REGIME
         rho = self.samples / N if self.samples else self.rho
         if rho is None:
             most = math.inf if available is None else available / N
-            rho = default.rho if most >= default.rho else math.floor(10 * most) / 10 or most
+            rho = DEFAULT_REGIME.rho if most >= DEFAULT_REGIME.rho else math.floor(10 * most) / 10 or most
         kappa = self.memories / N if self.memories else self.kappa
         beta = self.batch / max(1, round(rho * N)) if self.batch else self.beta
-        given = {"kappa": kappa, "rho": rho, "beta": beta}
-        return Proportional(**{k: v for k, v in given.items() if v is not None})
+        ratios = {"kappa": kappa, "rho": rho, "beta": beta}
+        return Proportional(**{k: v for k, v in ratios.items() if v is not None})

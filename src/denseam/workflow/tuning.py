@@ -1,13 +1,13 @@
-"""Tune small, to train large: find the learning rate at sizes that cost little, and see that it holds.
+"""Tune small to train large: find the learning rate at sizes that cost little, and check that it transfers.
 
-1. *Scout*: a coarse grid of η0 at the smallest size tells where to look.
+1. *Scout*: a coarse grid of η0 at the smallest size shows where to look.
 2. *Sweep* a fine grid there at three sizes and three seeds; widen it until every optimum is inside.
-3. *Judge*. If the optimum still moves, climb: take the next size, leave the smallest out. If seeds differ
-   too much to tell, take more of them.
+3. *Judge*. If the optimum still moves, climb: add the next size and leave out the smallest. If the seeds
+   differ too much for a verdict, add seeds.
 4. *Recommend*, or refuse and say what would help.
 
-The base is the smallest size from which the optimum no longer moves. Every run is kept in a folder as soon
-as it ends, and every step depends on the runs alone, so that a search which was killed goes on where it was.
+The base is the smallest size from which the optimum no longer moves. Every run is saved as soon as it ends,
+and every step depends on the runs alone, so that a search that was killed resumes where it stopped.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ from denseam.studies.records import Records
 from denseam.studies.runner import run_specs
 from denseam.studies.study import RunSpec, Study
 from denseam.training.progress import Progress, told
-from denseam.workflow import sentences
 from denseam.workflow.advice import Advice, advise
 from denseam.workflow.goals import SIZES, Goal, goal
-from denseam.workflow.recipe import Recipe, write_found
+from denseam.workflow.joint import best_point, neighbours, prepare
+from denseam.workflow.recipe import Recipe, write_result
 
 #: Learning rates are 10^(k/PER_DECADE): one lattice, so that widening a grid trains no run twice.
 PER_DECADE = 4
-#: The scout tries every second of them in this range of k, and the fine grid reaches so far to each side.
+#: The scout tries every second k in this range; the fine grid extends by REACH to each side of the best.
 SCOUT, REACH = (-4 * PER_DECADE, PER_DECADE), 4
-#: No grid is widened beyond these.
+#: Limits of the widened grid.
 LOWEST, HIGHEST = -10 * PER_DECADE, 4 * PER_DECADE
 MOST_SEEDS = 9
-#: The most that may be spent, as a share of a sweep at the target.
+#: Maximum cost, as a share of a sweep at the target.
 BUDGET = 0.1
 RUNS = "runs"
 
@@ -58,7 +58,7 @@ def rate(k: int) -> float:
 
 @dataclasses.dataclass(frozen=True)
 class Cost:
-    """Operations spent on tuning, and what a sweep of as many runs at the target would have cost."""
+    """The operations of tuning, of one run at the target, and of a sweep with the same grid there."""
 
     runs: int
     tuning: float
@@ -68,30 +68,30 @@ class Cost:
 
     @property
     def share(self) -> float:
-        """Tuning over the sweep at the target."""
+        """The cost of tuning relative to the sweep at the target."""
         return self.tuning / self.target_sweep
 
 
 @dataclasses.dataclass(frozen=True)
 class Tuned:
-    """What a search found.
+    """The result of a search.
 
     Attributes
     ----------
     goal
-        What was asked.
+        The model that was tuned for.
     verdict
-        Of η0, over the sizes from the base on (over all of them where there is no base).
+        The verdict on η0 over the sizes from the base on (over all sizes if there is no base).
     others
-        Verdicts of further axes that were tuned.
+        The verdicts on other tuned axes.
     eta0, eta0_ci
-        The value to use, and its 95 % interval over seeds; None where none is recommended.
+        The value to use, and its 95 % interval over seeds; None if none is recommended.
     constants
-        The values of further axes that were tuned.
+        The values of other tuned axes.
     base, scales, seeds
-        The smallest size from which the optimum no longer moves, all that were used, and how many seeds.
+        The smallest size from which the optimum no longer moves, all sizes used, and the number of seeds.
     remedy
-        What would make it hold, where it does not; `advice` says it in a sentence.
+        What would make the rate transfer, if it does not; `advice` is the sentence.
     """
 
     goal: Goal
@@ -110,36 +110,36 @@ class Tuned:
 
     @property
     def recommended(self) -> bool:
-        """Whether there is a value to use."""
+        """Whether a value is recommended."""
         return self.eta0 is not None
 
     @property
     def status(self) -> str:
         """The worst verdict of all axes."""
-        found = {v.status for v in (self.verdict, *self.others.values())}
-        return next(s for s in ("FAILS", "DRIFTS", "INCONCLUSIVE", "TRANSFERS") if s in found)
+        statuses = {v.status for v in (self.verdict, *self.others.values())}
+        return next(s for s in ("FAILS", "DRIFTS", "INCONCLUSIVE", "TRANSFERS") if s in statuses)
 
     @property
     def recipe(self) -> Recipe:
-        """What to train the target with."""
+        """The recipe for training the target."""
         if self.eta0 is None:
             raise InputError(f"{self.folder}: no learning rate was recommended there ({self.verdict.reason})")
         return Recipe(self.goal.study, self.eta0, dict(self.constants), self.expected)
 
     @property
     def advice(self) -> str:
-        """What would make it hold, '' where it does."""
-        return sentences.advice(self.remedy)
+        """What would make the rate transfer; '' if it does."""
+        return "" if self.remedy is None else self.remedy.describe()
 
     def scales_at_target(self) -> Scales | None:
-        """Return multipliers and learning rates of the target."""
+        """Return the multipliers and learning rates of the target."""
         if self.eta0 is None:
             return None
         constants = {k: v for k, v in self.constants.items() if k in ("s1_0", "s2_0")}
         return self.goal.study.rule().at(self.goal.shape, eta0=self.eta0, **constants)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what was chosen and why, as a plain document."""
+        """Return the choice and its reasons as a plain document."""
         target = self.scales_at_target()
         names = ("s1", "s2", "eta_W", "eta_b", "eta_c")
         return {
@@ -173,7 +173,7 @@ def tune(
     stop: threading.Event | None = None,
     say: Callable[[str], None] | None = None,
     devices: Sequence[Any] | None = None,
-    **asked: Any,
+    **target: Any,
 ) -> Tuned:
     """Find the learning rate of a large model at small sizes.
 
@@ -182,44 +182,43 @@ def tune(
     data
         Where the samples come from, or a `Goal`.
     out
-        A folder for all runs and for what was found; with the same folder the search resumes.
+        The folder for all runs and the result; with the same folder the search resumes.
     tuned
-        The axes to tune; others than 'eta0' need the extra `tune` (Optuna).
+        The axes to tune; axes besides 'eta0' need the extra `tune` (Optuna).
     seeds
-        How many to begin with.
+        The number of seeds to begin with.
     budget
-        The most operations to spend, as a share of a sweep at the target.
+        The maximum number of operations, as a share of a sweep at the target.
     trials
-        Points to try at the smallest size where several axes are tuned.
+        The number of points to try at the smallest size if several axes are tuned.
     progress, stop, devices
         As in `sweep`.
     say
         Instead of `progress`: called with a line for every step of the search.
-    asked
-        The goal: what `denseam.workflow.goals.goal` takes.
+    target
+        The goal, as the arguments of `denseam.workflow.goals.goal`.
     """
-    wanted = goal(data, **asked) if isinstance(data, str) else data
+    wanted = goal(data, **target) if isinstance(data, str) else data
     axes = tuple(dict.fromkeys(tuned))
     known = ("eta0", *(a for a in AXES if a not in ("eta0", "noise")))
-    refuse(
-        [f"tune must name axes among {', '.join(known)}, got {a!r}" for a in axes if a not in known]
-        + ["tune must name eta0: everything else depends on it"] * ("eta0" not in axes)
-        + [f"seeds must be a whole number from {FEWEST} to {MOST_SEEDS}, got {seeds!r}"]
-        * (not isinstance(seeds, int) or not FEWEST <= seeds <= MOST_SEEDS)
-        + [f"budget must be above 0, got {budget!r}"] * (not budget > 0)
-        + [f"trials must be a whole number of at least 16, got {trials!r}"]
-        * (not isinstance(trials, int) or trials < 16)
-    )
+    problems = [f"tune must name axes among {', '.join(known)}, got {a!r}" for a in axes if a not in known]
+    if "eta0" not in axes:
+        problems.append("tune must name eta0: everything else depends on it")
+    if not isinstance(seeds, int) or not FEWEST <= seeds <= MOST_SEEDS:
+        problems.append(f"seeds must be a whole number from {FEWEST} to {MOST_SEEDS}, got {seeds!r}")
+    if not budget > 0:
+        problems.append(f"budget must be above 0, got {budget!r}")
+    if not isinstance(trials, int) or trials < 16:
+        problems.append(f"trials must be a whole number of at least 16, got {trials!r}")
+    refuse(problems)
     others = tuple(a for a in axes if a != "eta0")
     if others:
-        from denseam.workflow.joint import prepare
-
         prepare(wanted, others)  # before anything is trained
     return Search(wanted, Path(out), seeds, budget, told(progress, say), stop, devices).run(others, trials)
 
 
 class Search:
-    """The search of one goal."""
+    """The search for one goal."""
 
     def __init__(
         self,
@@ -233,12 +232,12 @@ class Search:
     ) -> None:
         self.goal, self.out, self.seeds, self.budget = wanted, out, seeds, budget
         self.progress, self.stop, self.devices = progress, stop, devices
-        self.used: dict[str, float] = {}  # key → operations of every run that was asked for
+        self.used: dict[str, float] = {}  # key → operations of every run that was used
         self.seconds = 0.0
         self.constants: dict[str, float] = {}
 
     def run(self, others: tuple[str, ...], trials: int) -> Tuned:
-        """Search, and write what was found."""
+        """Search, and write the result."""
         began = time.perf_counter()
         scales = self.goal.ladder[: self.goal.first]
         grid = self._scout(scales[0])
@@ -248,35 +247,29 @@ class Search:
                 f"these sizes alone take {100 * share:.0f} % of a sweep at the target, above the budget"
             )
         if others:
-            from denseam.workflow.joint import best_point
-
             self.constants = best_point(self, scales[0], others, grid, trials)
             grid = self._scout(scales[0])
-        found, grid = self._climb(scales, grid)
+        best, grid = self._climb(scales, grid)
         judged = {}
-        if found.status == "TRANSFERS":  # else there is no value to hold while the others move
-            judged = {axis: self._judge_axis(axis, found) for axis in others}
+        if best.status == "TRANSFERS":  # otherwise there is no η0 at which to vary the other axes
+            judged = {axis: self._judge_axis(axis, best) for axis in others}
         self.seconds = time.perf_counter() - began
-        result = self._result(found, judged, grid)
-        write_found(self.out, result.to_json(), result.recipe if result.recommended else None)
+        result = self._result(best, judged, grid)
+        write_result(self.out, result.to_json(), result.recipe if result.recommended else None)
         return result
 
     # --- runs --------------------------------------------------------------------------------------
 
     def train(self, study: Study, specs: list[RunSpec]) -> Records:
-        """Train what is not there yet; return the records of these runs."""
+        """Train the missing runs; return the records of all of these runs."""
         summary = run_specs(
-            [(study, specs)],
-            self.out / RUNS,
-            progress=self.progress,
-            stop=self.stop,
-            devices=self.devices,
+            [(study, specs)], self.out / RUNS, progress=self.progress, stop=self.stop, devices=self.devices
         )
         self.used |= {spec.key: self.goal.operations(spec.scale) for spec in specs}
         return summary.records
 
     def study(self, scales: tuple[int, ...], grid: Sequence[int], seeds: int) -> Study:
-        """Return the study of η0 = rate(k) for each k of the grid."""
+        """Return the study with η0 = rate(k) for each k of the grid."""
         fixed = {axis: (value,) for axis, value in self.constants.items()}
         return self.goal.at(scales, tuple(rate(k) for k in grid), seeds, **fixed)
 
@@ -292,7 +285,7 @@ class Search:
     # --- the grid ----------------------------------------------------------------------------------
 
     def _scout(self, scale: int) -> range:
-        """Return the fine grid around the best of a coarse one at the smallest size."""
+        """Return the fine grid around the best rate of a coarse grid at the smallest size."""
         self.progress.message(f"scouting at {self.goal.letter} = {scale}")
         low, high = SCOUT
         while True:
@@ -300,7 +293,7 @@ class Search:
             losses = _by_rate(self._sweep((scale,), ks, 1))
             best = min(ks, key=lambda k: losses[rate(k)])
             if not math.isfinite(losses[rate(best)]):
-                low, high = low - PER_DECADE, high
+                low -= PER_DECADE
                 if low < LOWEST:
                     raise InputError(
                         f"eta0: every run at {self.goal.letter} = {scale} diverged, down to {rate(low):.1g}"
@@ -313,7 +306,7 @@ class Search:
                 return range(best - REACH, best + REACH + 1)
 
     def _widened(self, scales: tuple[int, ...], grid: range) -> range:
-        """Return the grid, wider where the optimum of a size is at its end."""
+        """Return the grid, widened until the optimum of every size is inside."""
         while True:
             records = self._sweep(scales, grid, self.seeds)
             best = {s: _best_k(grid, [r for r in records if r["scale"] == s]) for s in scales}
@@ -332,7 +325,7 @@ class Search:
     # --- the sizes ---------------------------------------------------------------------------------
 
     def _climb(self, scales: tuple[int, ...], grid: range) -> tuple[Verdict, range]:
-        """Return the verdict of the longest run of sizes that transfers; of all of them if none does."""
+        """Return the verdict on the longest series of sizes that transfers; on the last ones if none does."""
         while True:
             sizes = f"{self.goal.letter} = {', '.join(map(str, scales))}"
             self.progress.message(f"sweeping {sizes} with {self.seeds} seeds")
@@ -343,9 +336,7 @@ class Search:
             if good:
                 return good[0], grid
             self.progress.message(f"{every[-1].status}: {every[-1].reason}")
-            # The cost of transfer is small in the mean, only not surely so.
-            unsure = any(_nearly(v) for v in every)
-            if unsure and self.seeds < MOST_SEEDS:
+            if any(_nearly(v) for v in every) and self.seeds < MOST_SEEDS:
                 self.seeds = min(MOST_SEEDS, self.seeds + 2)
             elif (following := self._following(scales, grid)) is not None:
                 scales = (*scales, following)
@@ -366,41 +357,38 @@ class Search:
         allowed = self.budget * len(grid) * self.seeds * self.goal.operations(self.goal.target)
         return rest[0] if sum(self.used.values()) + more <= allowed else None
 
-    def _judge_axis(self, axis: str, found: Verdict) -> Verdict:
-        """Return whether the best value of another axis stays put too, at the best η0."""
-        scales = tuple(sorted(found.optimum))
-        k = round(PER_DECADE * math.log10(_chosen(found)))
-        from denseam.workflow.joint import neighbours
-
+    def _judge_axis(self, axis: str, best: Verdict) -> Verdict:
+        """Return whether the best value of another axis also stays put, at the best η0."""
+        scales = tuple(sorted(best.optimum))
+        k = round(PER_DECADE * math.log10(_chosen(best)))
         values = neighbours(axis, self.constants[axis])
         fixed = {a: (v,) for a, v in self.constants.items() if a != axis}
         study = self.goal.at(scales, (rate(k),), self.seeds, **fixed, **{axis: values})
-        self.progress.message(f"checking that {axis} = {self.constants[axis]:.3g} holds too")
+        self.progress.message(f"checking that {axis} = {self.constants[axis]:.3g} transfers, too")
         return verdict(self.train(study, study.runs()), axis=axis)[0]
 
     # --- the result --------------------------------------------------------------------------------
 
-    def _result(self, found: Verdict, judged: dict[str, Verdict], grid: range) -> Tuned:
-        holds = all(v.status == "TRANSFERS" for v in (found, *judged.values()))
-        scales = tuple(sorted(found.optimum))
-        eta0, interval = (_chosen(found), _interval(found)) if holds else (None, None)
+    def _result(self, best: Verdict, judged: dict[str, Verdict], grid: range) -> Tuned:
+        holds = all(v.status == "TRANSFERS" for v in (best, *judged.values()))
+        scales = tuple(sorted(best.optimum))
+        eta0, interval = (_chosen(best), _interval(best)) if holds else (None, None)
         curve = None
         if eta0 is not None:
             rows = self._sweep(scales, grid, self.seeds)
             curve = expected_curve(list(rows), eta0, self.goal.target)
         runs = len(grid) * self.seeds
-        tried = sorted({int(s) for s in self.goal.ladder if s <= scales[-1]})
         return Tuned(
             goal=self.goal,
-            verdict=found,
+            verdict=best,
             others=judged,
             eta0=eta0,
             eta0_ci=interval,
             constants=dict(self.constants),
             base=scales[0] if holds else None,
-            scales=tuple(tried),
+            scales=tuple(sorted({int(s) for s in self.goal.ladder if s <= scales[-1]})),
             seeds=self.seeds,
-            remedy=None if holds else advise(self.goal, found, judged, self.budget),
+            remedy=None if holds else advise(self.goal, best, judged, self.budget),
             cost=Cost(
                 runs=len(self.used),
                 tuning=sum(self.used.values()),
@@ -414,7 +402,7 @@ class Search:
 
 
 def _nearly(v: Verdict) -> bool:
-    """Return whether only the width of an interval keeps a verdict from being good."""
+    """Return whether the mean cost of transfer is small, and only its uncertainty is not."""
     small = v.max_regret is not None and v.max_regret <= REGRET_GOOD
     return small and v.cause in (Cause.OPTIMUM_MOVES, Cause.SEEDS_DIFFER)
 
@@ -433,16 +421,16 @@ def _best_k(grid: range, rows: Sequence[Mapping[str, Any]]) -> int | None:
     return best if math.isfinite(np.mean(losses[rate(best)])) else None
 
 
-def _chosen(found: Verdict) -> float:
-    """Return the optimum at the largest size, nearest to the target: its mean over seeds, to three digits."""
-    return float(f"{10 ** float(np.mean(_logs(found))):.3g}")
+def _chosen(best: Verdict) -> float:
+    """Return the optimum at the largest size, nearest to the target: the mean over seeds, to three digits."""
+    return float(f"{10 ** float(np.mean(_logs(best))):.3g}")
 
 
-def _interval(found: Verdict) -> Interval | None:
-    interval = mean_interval(_logs(found))[1]
+def _interval(best: Verdict) -> Interval | None:
+    interval = mean_interval(_logs(best))[1]
     return None if interval is None else (float(10 ** interval[0]), float(10 ** interval[1]))
 
 
-def _logs(found: Verdict) -> np.ndarray[Any, Any]:
+def _logs(best: Verdict) -> np.ndarray[Any, Any]:
     """Return log10 of every seed's optimum at the largest size."""
-    return np.log10(found.optima[max(found.optima)])
+    return np.log10(best.optima[max(best.optima)])

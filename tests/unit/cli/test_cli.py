@@ -147,7 +147,7 @@ def test_verdict_in_json_and_for_people(swept, inside):
     assert people.returncode == found.returncode
     assert study["status"] in people.stdout
     assert study["reason"] in people.stdout
-    assert "as training goes on" in people.stdout
+    assert "the optimum during training" in people.stdout
     assert (out / "figures" / "transfer.png").stat().st_size > 10_000
     assert (out / "figures" / "transfer.svg").read_text().startswith("<?xml")
 
@@ -212,7 +212,7 @@ def test_ctrl_c_that_arrives_where_it_is_lost_stops_all_the_same(tmp_path):
                 os.kill(os.getpid(), signal.SIGINT)
             run_studies(study, tmp_path, stop=pressed)
 
-    with pytest.raises(Stopped, match="interrupted; what was finished is in there"):
+    with pytest.raises(Stopped, match="interrupted; finished work is in there"):
         stopped()
     assert signal.getsignal(signal.SIGINT) is before
     assert not list((tmp_path / "shards").glob("*.parquet"))
@@ -396,4 +396,4 @@ def test_figure_draw_only_says_what_is_missing(tmp_path, inside):
     document = json.loads(found.stdout)
     assert document["files"] == []
     assert document["missing"]["horizon"] > 0
-    assert "runs are not there" in found.stderr
+    assert "runs are missing" in found.stderr

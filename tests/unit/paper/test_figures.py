@@ -11,7 +11,7 @@ from denseam.paper.catalog import catalog, find
 from denseam.paper.claims import Claim, Measured
 from denseam.paper.gallery import make_figures
 from denseam.paper.results import Results
-from denseam.paper.settings import Setting
+from denseam.paper.settings import Setting, setting
 from denseam.paper.sizes import SIZES
 from denseam.rules import MemoriesOnly
 from tests import ROOT
@@ -29,7 +29,7 @@ LABELS = [
 SMALL = dataclasses.replace(
     SIZES["tiny"], features=(8, 16, 32, 64), memories=(8, 16, 32), seeds=3, per_decade=4, epochs=4
 )
-SWEEP = Setting("a", "relu", "sgd", (-3, -0.5))
+SWEEP = setting("a", "relu", "sgd", (-3, -0.5))
 OTHER = SWEEP.but("b", centred=False)
 INSIDE = SWEEP.but("c", eta0=0.005, probes=("dW", "lambda_max"))
 
@@ -46,16 +46,16 @@ def test_rows_are_whole():
     assert len({f.name for f in figures}) == len(figures)
     for figure in figures:
         assert figure.claims, figure.name
-        assert figure.parts, figure.name
+        assert figure.panels, figure.name
         assert figure.settings or figure.examples, figure.name
 
 
 @pytest.mark.parametrize("size", ["laptop", "paper", "tiny"])
 def test_every_study_is_valid_at_every_size(size):
     for figure in catalog():
-        for setting in figure.settings:
-            if setting.data == "isotropic":
-                assert all(study.runs() for study in setting.studies(SIZES[size]))
+        for chosen in figure.settings:
+            if chosen.get("data") == "isotropic":
+                assert all(study.runs() for study in chosen.studies(SIZES[size]))
 
 
 def test_names_and_labels_are_found_in_the_order_of_the_catalog():
@@ -170,10 +170,10 @@ def test_growth_is_a_power():
 
 
 def test_localisation_and_slowness():
-    setting = Setting("s", "softmax", "sgd", 0.08, probes=("K_eff",))
-    rows = made_up(setting, probe=lambda n, t: n / 100**t)
-    assert measure(claims.Localises(setting, 0.1, True), rows).holds is True
-    assert measure(claims.Localises(setting, 0.1, False), rows).holds is False
+    inside = setting("s", "softmax", "sgd", 0.08, probes=("K_eff",))
+    rows = made_up(inside, probe=lambda n, t: n / 100**t)
+    assert measure(claims.Localises(inside, 0.1, True), rows).holds is True
+    assert measure(claims.Localises(inside, 0.1, False), rows).holds is False
     slow = made_up(SWEEP, level=lambda n: 0.2 * (n / 8) ** 0.2)
     assert measure(claims.SlowsDown(SWEEP), slow).holds is True
     assert measure(claims.SlowsDown(SWEEP), made_up(SWEEP)).holds is False

@@ -51,7 +51,7 @@ def trained(progress, *studies):
 def test_elsewhere_a_sweep_is_lines(capsys):
     trained(Terminal(every=0.0), ONE)
     lines = capsys.readouterr().err.splitlines()
-    assert lines[:2] == [ONE.describe(), "4 runs to train, 3 already there"]
+    assert lines[:2] == [ONE.describe(), "4 runs to train, 3 reused"]
     assert lines[2].startswith(
         "denseam: 0/4 runs, 0 % of the work, 0 s, time left unknown; compiling for N=16"
     )
@@ -78,10 +78,12 @@ def test_a_training_is_lines_elsewhere_and_warns(capsys):
     progress.left_expected(4, 0.5, (0.1, 0.2), "above")
     progress.training_ends()
     lines = capsys.readouterr().err.splitlines()
-    assert lines[0] == "denseam: memory, 40 steps, going on at step 10"
+    assert lines[0] == "denseam: memory, 40 steps, resuming at step 10"
     assert lines[1].startswith("denseam: epoch 2.0 of 4, loss 0.05, 50 %, 0 s")
     assert lines[3].startswith("denseam: epoch 4.0 of 4, loss 0.025, 100 %, 0 s")
-    assert lines[4].startswith("denseam: warning: after epoch 4 the loss is 0.5, above the 0.1 … 0.2 that")
+    assert lines[4].startswith(
+        "denseam: warning: after epoch 4 the loss is 0.5, above the 0.1 … 0.2 predicted"
+    )
 
 
 def test_a_terminal_shows_a_training_as_a_bar(monkeypatch):

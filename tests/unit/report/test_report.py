@@ -20,9 +20,9 @@ from denseam.cli import main
 from denseam.errors import InputError
 from denseam.report.command import sweep_command
 from denseam.report.contents import contents
-from denseam.report.page import environment
-from denseam.report.write import write_report
+from denseam.report.page import environment, write_report
 from denseam.rules import prescription
+from denseam.studies.documents import to_document
 from denseam.studies.store import Store
 from tests.synthetic import rows, study
 
@@ -36,6 +36,15 @@ def stored(folder, *many):
     for part in many:
         store.write(part)
     return folder
+
+
+def described(folder, *studies):
+    """A folder with the documents of studies, as a sweep leaves them."""
+    store = Store(folder)
+    store.prepare()
+    for asked in studies:
+        store.write_study(asked.id, to_document(asked))
+    return str(folder)
 
 
 def page_of(folder, **options):
@@ -154,7 +163,7 @@ def test_a_search_a_training_and_a_recall_are_shown(tmp_path):
     (recalled / "recall.png").write_bytes(png)
     page, report = page_of(tmp_path)
     assert report.figures[-2:] == ("target: training", "recalled/recall.png")
-    for part in ("Tuned recipe", "0.0316 [0.03, 0.04]", "within what the small models predict", "data:image/png;base64,",
+    for part in ("Tuned recipe", "0.0316 [0.03, 0.04]", "within the range predicted by the small models", "data:image/png;base64,",
                  "63 of 64 runs are shown"):  # fmt: skip
         assert part in page
     (training,) = data_in(page)["trainings"]
@@ -188,10 +197,11 @@ def test_a_training_that_was_stopped_says_so(tmp_path):
 def test_a_half_finished_sweep_says_which_runs_are_missing(tmp_path):
     made = rows(study())
     gone = [r for r in made if r["scale"] == 64 and r["seed"] == 2 and r["eta0"] > 0.02]
-    page, _ = page_of(stored(tmp_path, [r for r in made if r not in gone]))
+    stored(tmp_path, [r for r in made if r not in gone])
+    page, _ = page_of(described(tmp_path, study()))
     assert "4 runs missing" in page
     assert "N = 64, seed 2: eta0 = 0.0316, 0.1, 0.316, 1" in page
-    assert "It asks for 63 runs; 59 of them are here." in page
+    assert "It trains 63 runs; 59 of them are in this folder." in page
     whole, _ = page_of(stored(tmp_path, gone))
     assert "runs missing" not in whole
 
@@ -218,7 +228,7 @@ def test_damaged_files_are_passed_over_and_named(tmp_path):
     for name in (shard.name, "tuned.json", "picture.png", "recalled.npz"):
         assert any(name in what for what in report.skipped)
         assert name in page
-    assert "Passed over" in page
+    assert "Skipped files" in page
 
 
 @pytest.mark.parametrize("content", ["[]", "{}", '{"verdict": 3}', '{"loss": "x"}', "\x00"])
@@ -236,7 +246,7 @@ def test_nothing_of_ours_is_refused(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match="not a folder"):
         write_report(tmp_path / "file")
-    with pytest.raises(InputError, match="holds nothing to report on"):
+    with pytest.raises(InputError, match="contains nothing to report on"):
         write_report(tmp_path)
     stored(tmp_path / "inner", rows(study()))
     with pytest.raises(InputError, match="give one of its folders: inner"):
@@ -308,7 +318,7 @@ def test_beyond_that_seeds_are_left_out_of_the_drawing_and_it_says_so(monkeypatc
 
     monkeypatch.setattr(studies, "MOST_RUNS", 30)
     page, _ = page_of(stored(tmp_path, rows(study())))
-    assert "Drawn are 21 of 63 runs" in page
+    assert "21 of 63 runs are drawn" in page
     assert len(data_in(page)["studies"][0]["runs"]["key"]) == 21
 
 
@@ -333,7 +343,7 @@ STUDIES = {
     "axes": {"axes": {"s1_0": (0.5, 1.0), "momentum": (0.5,)}, "eta0": (0.01, 0.1)},
     "noise": {"noise": 0.123},
     "noise as an axis": {"axes": {"noise": (0.1, 0.7)}, "eta0": (0.01, 0.1)},
-    "softmax": {"activation": denseam.softmax(beta=2.0), "optimizer": "adam"},
+    "softmax": {"activation": "softmax", "optimizer": "adam", "axes": {"beta": (2.0,)}},
     "standard": {"parameterization": "standard", "bias_init": "normal"},
     "by hand": {"parameterization": "s2=K^-1, eta_W=1"},
     "grid": {"eta0": (0.001, 0.0123456789012345, 3.0)},
@@ -346,15 +356,15 @@ STUDIES = {
 
 def asked_by(command, monkeypatch):
     """The studies that the program understands when it is given the command."""
-    from denseam.cli import main, studies
+    from denseam.cli import main
 
     taken = []
 
-    def keep(asked, folder, *_rest):
+    def keep(asked, folder, **_options):
         taken.append((asked, folder))
         raise InputError("enough")
 
-    monkeypatch.setattr(studies, "_run", keep)
+    monkeypatch.setattr("denseam.studies.runner.run_studies", keep)
     words = shlex.split(command)
     assert words[:2] == ["denseam", "sweep"]
     assert main(words[1:]) == 64
@@ -363,12 +373,13 @@ def asked_by(command, monkeypatch):
 
 
 @pytest.mark.parametrize("case", STUDIES)
-def test_the_command_gives_the_same_run_keys(case, monkeypatch):
+def test_the_command_gives_the_same_run_keys(case, monkeypatch, tmp_path):
     made = study(**STUDIES[case])
-    command = sweep_command(rows(made), "out dir")
+    out = described(tmp_path / "out dir", made)
+    command = sweep_command(rows(made), out)
     assert command.checked, command.notes
     (asked,), folder = asked_by(command.text, monkeypatch)
-    assert folder == "out dir"
+    assert folder == out
     assert {s.key for s in asked.runs()} == {s.key for s in made.runs()}
     assert asked.name == made.name
 
@@ -376,36 +387,38 @@ def test_the_command_gives_the_same_run_keys(case, monkeypatch):
 @pytest.mark.parametrize(
     "prepared", [{}, {"unit_variance": True}, {"shrink": "pca", "heldout": 0.25}, {"heldout": 0.0}]
 )
-def test_the_command_rebuilds_data_and_its_preparation(vectors, prepared, monkeypatch):
+def test_the_command_rebuilds_data_and_its_preparation(vectors, prepared, monkeypatch, tmp_path):
     made = study(data=vectors, preparation=denseam.data.Preparation(**prepared), scales=(10, 20, 40))
-    command = sweep_command(rows(made), "out")
+    command = sweep_command(rows(made), described(tmp_path, made))
     assert command.checked, command.notes
     (asked,), _ = asked_by(command.text, monkeypatch)
     assert {s.key for s in asked.runs()} == {s.key for s in made.runs()}
 
 
-def test_the_command_is_honest_about_what_records_do_not_hold(vectors, tmp_path):
+def test_the_command_is_honest_about_what_it_cannot_give(vectors, tmp_path):
+    def command_of(asked, made=None):
+        return sweep_command(made or rows(asked), described(tmp_path / "out", asked))
+
     by_hand = dataclasses.replace(prescription("relu", "sgd"), name="mine", prescribed=False)
-    command = sweep_command(rows(study(parameterization=by_hand)), "out")
+    command = command_of(study(parameterization=by_hand))
     assert (command.text, command.checked) == ("", False)
-    assert "'mine' was given as exponents" in command.notes[0]
-    named = sweep_command(rows(study(parameterization=prescription("relu", "sgd"))), "out")
-    assert (named.text, named.checked) == ("", False), "its exponents were given by hand, whatever its name"
-    centred = sweep_command(rows(study(activation="identity", centred=True)), "out")
-    assert "in Python alone" in centred.notes[0]
+    assert "defined in Python" in command.notes[0]
+    old = sweep_command(rows(study()), str(tmp_path / "old"))
+    assert (old.text, old.checked) == ("", False)
+    assert "no description of this study" in old.notes[0]
     other = [r | {"key": r["key"][::-1]} for r in rows(study())]
-    assert "cannot be rebuilt" in sweep_command(other, "out").notes[0]
+    assert command_of(study(), other).notes == ("It trains 0 of the 63 runs in this folder.",)
     moved = tmp_path / "moved.npy"
     moved.write_bytes(Path(vectors).read_bytes())
-    gone = rows(study(data=str(moved), scales=(10, 20, 40)))
+    asked = study(data=str(moved), scales=(10, 20, 40))
+    gone = rows(asked)
+    described(tmp_path / "out", asked)
     moved.unlink()
-    command = sweep_command(gone, "out")
+    command = sweep_command(gone, str(tmp_path / "out"))
     assert "Not checked" in command.notes[0]
     assert not command.checked
     assert "moved.npy" in command.text
-    few = sweep_command(rows(study(seeds=(4, 7))), "out")
-    assert few.checked
-    assert "seeds 4, 7" in few.notes[0]
+    assert command_of(study(seeds=(4, 7))).checked
 
 
 # --- the program ---------------------------------------------------------------------------------
@@ -430,9 +443,9 @@ def test_the_program_writes_the_page_and_says_where(tmp_path, capsys):
     assert main(["report", str(folder), "--out", str(tmp_path / "page.html"), "--target", "4096"]) == 0
     people = capsys.readouterr()
     assert people.out == f"{tmp_path / 'page.html'}\n"
-    assert "passed over 0123456789abcdef" in people.err
+    assert "skipped 0123456789abcdef" in people.err
     (tmp_path / "empty").mkdir()
-    for wrong, part in (("nowhere", "no such folder"), (tmp_path / "empty", "holds nothing")):
+    for wrong, part in (("nowhere", "no such folder"), (tmp_path / "empty", "contains nothing")):
         assert main(["report", str(wrong)]) == 64
         said = capsys.readouterr()
         assert said.out == ""
@@ -444,7 +457,7 @@ def test_a_real_sweep_is_reported_and_its_command_checked(tmp_path):
     asked = study(scales=(8, 12), eta0=(0.01, 0.1), seeds=2, epochs=2, probes=("Z",))
     denseam.sweep(asked, out=tmp_path)
     page, _ = page_of(tmp_path)
-    assert "it asks for the very runs on this page" in page
+    assert "it trains exactly the runs on this page" in page
     assert "INCONCLUSIVE" in page
     assert data_in(page)["studies"][0]["probes"]["quantities"][0]["name"] == "Z"
 

@@ -428,7 +428,7 @@ def test_which_samples_are_taken(here):
     np.save("other.npy", IMAGES[::-1])
     assert np.array_equal(chosen_samples(m, "other.npy", heldout=None).array, IMAGES[::-1])
     refused(
-        lambda: chosen_samples(m, "other.npy", heldout=True), "heldout", "not what this memory was trained"
+        lambda: chosen_samples(m, "other.npy", heldout=True), "heldout", "this memory was not trained on it"
     )
     assert np.array_equal(chosen_samples(m, "images.npy", samples=4).array, IMAGES[[0, 13, 26, 39]])
     some = chosen_samples(m, "images.npy", heldout=True, samples=2)
@@ -486,7 +486,7 @@ def test_an_array_is_written(saved):
 
 
 def test_arrays_of_several_levels_are_written(saved, monkeypatch):
-    monkeypatch.setattr("denseam.report.plots.recall.draw_recall", lambda *_: [])
+    monkeypatch.setattr("denseam.report.recalled.draw_recall", lambda *_: [])
     results = recall_file(saved, "images.npy", samples=5, steps=3, noise=(0.0, 0.5))
     write_recalled(results, "out.npz")
     with np.load("out.npz") as written:
@@ -524,7 +524,7 @@ def test_a_folder_gets_arrays_and_pictures(saved, here):
 
 
 def test_projected_images_are_written_without_single_pictures(here, monkeypatch):
-    monkeypatch.setattr("denseam.report.plots.recall.draw_recall", lambda *_: [])
+    monkeypatch.setattr("denseam.report.recalled.draw_recall", lambda *_: [])
     path = str(memory(12, shrink="pca", dtype=jnp.float32).save("pca.safetensors"))
     write_recalled(recall_file(path, "images.npy", samples=5, steps=3), "folder")
     assert [f.name for f in (here / "folder").iterdir()] == ["recalled.npz"]

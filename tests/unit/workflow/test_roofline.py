@@ -7,7 +7,7 @@ from denseam.errors import InputError
 from denseam.rules import Proportional, Shape
 from denseam.training.mesh import make_mesh
 from denseam.workflow.planning import Machine, plan_devices, seconds
-from denseam.workflow.roofline import best_mesh, device, estimate, training_seconds
+from denseam.workflow.roofline import best_mesh, device, estimate
 from denseam.workflow.target_sizes import TargetSizes
 
 H200 = device("h200")
@@ -45,7 +45,6 @@ def test_what_a_mesh_shares():
     # Sums in a ring: the outputs along the memories, the gradients along the batch.
     assert rows.sent == pytest.approx(2 * 7 / 8 * 4 * 1024 * 512)
     assert samples.sent == pytest.approx(2 * 7 / 8 * 4 * (8192 * 1024 + 8192 + 1024))
-    assert training_seconds(shape, 3, one) == pytest.approx(30 * one.step_seconds)
 
 
 def test_neighbours_sum_the_gradient():
@@ -77,7 +76,9 @@ def test_devices_are_planned_from_the_sizes_alone():
     assert list(plan.meshes) == best_mesh(plan.shape, "adam", H200, 64)
     document = plan.to_json()
     assert document["meshes"][0]["mesh"] == "memories=32,batch=2"
-    assert document["meshes"][0]["seconds_of_training"] == training_seconds(plan.shape, 64, plan.meshes[0])
+    assert document["meshes"][0]["seconds_of_training"] == pytest.approx(
+        64 * 10 * plan.meshes[0].step_seconds
+    )
     assert plan_devices(plan.shape, optimizer="sgd").devices == 1
     for options, words in (
         ({"optimizer": "lamb"}, "optimizer must be"),

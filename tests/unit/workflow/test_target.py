@@ -120,7 +120,7 @@ def test_a_finished_training_is_not_trained_again(tmp_path):
     second = train_target(CASES["relu-sgd"], tmp_path, progress=Seen())
     assert not seen
     assert np.array_equal(first.loss, second.loss)
-    with pytest.raises(InputError, match="holds the training of another model"):
+    with pytest.raises(InputError, match="contains the training of another model"):
         train_target(CASES["softmax-adam"], tmp_path)
 
 

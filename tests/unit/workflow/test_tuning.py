@@ -15,11 +15,11 @@ from denseam.data import Preparation
 from denseam.errors import InputError
 from denseam.studies.store import Store
 from denseam.training.progress import Progress
-from denseam.workflow import sentences, tuning
+from denseam.workflow import tuning
 from denseam.workflow.advice import Advice, Remedy, advise
 from denseam.workflow.goals import goal
 from denseam.workflow.planning import Machine, plan
-from denseam.workflow.recipe import FILE, Recipe, read_recipe, write_found
+from denseam.workflow.recipe import FILE, Recipe, read_recipe, write_result
 from denseam.workflow.tuning import rate, tune
 
 SMALL = {"features": 64, "epochs": 6, "kappa": 2.0, "rho": 4.0, "beta": 0.25}
@@ -80,7 +80,7 @@ def test_the_ladder_comes_from_the_data(vectors, tmp_path):
             {"regime": "memories-only", "memories": 512, "kappa": 2.0},
             "kappa belongs to the regime 'proportional'",
         ),
-        ({"features": 64, "memories": 512, "kappa": 2.0}, "memories and kappa say the same"),
+        ({"features": 64, "memories": 512, "kappa": 2.0}, "memories and kappa mean the same"),
         ({"samples": 100_000}, "540 samples to train on"),
         ({"features": 128}, "only 64 features"),
         ({"scales": (16, 32, 128)}, "target 64 is smaller than the base"),
@@ -210,13 +210,13 @@ def test_data_that_changed_is_not_trained_on(vectors, tmp_path):
     copy = tmp_path / "mine.npy"
     array = np.load(vectors)
     np.save(copy, array)
-    write_found(tmp_path, {"status": "TRANSFERS"}, Recipe(goal(str(copy)).study, 0.1))
+    write_result(tmp_path, {"status": "TRANSFERS"}, Recipe(goal(str(copy)).study, 0.1))
     elsewhere = tmp_path / "moved.npy"
     copy.rename(elsewhere)
     assert read_recipe(tmp_path, str(elsewhere)).study.data == str(elsewhere)
     array[0, 0] += 1
     np.save(elsewhere, array)
-    with pytest.raises(InputError, match="not what was tuned on"):
+    with pytest.raises(InputError, match="not that of the tuning"):
         read_recipe(tmp_path, str(elsewhere))
 
 
@@ -255,7 +255,7 @@ def judged(scales, cause, regret=0.05):
 def climber(monkeypatch, tmp_path, judge, budget=1.0):
     """A search whose sweeps train nothing and whose verdicts are given."""
     wanted = goal("isotropic", features=1024, epochs=2)
-    search = tuning.Search(wanted, tmp_path, 3, budget, None, None, lambda text: None, None)
+    search = tuning.Search(wanted, tmp_path, 3, budget, Progress(), None, None)
     monkeypatch.setattr(search, "_widened", lambda scales, grid: grid)
 
     def sweep(scales, grid, seeds):
@@ -297,8 +297,8 @@ def test_it_stops_at_the_budget_and_says_so(monkeypatch, tmp_path):
     assert tuple(found.optimum) == (64, 128, 256)  # (1/4)³ = 1.6 % is allowed, (1/2)³ is not
     given = advise(search.goal, found, {}, 0.02)
     assert given == Advice(Remedy.NEXT_SIZE, letter="N", scale=512, budget=0.15)
-    assert "N = 512" in sentences.advice(given)
-    assert "--budget 0.15" in sentences.advice(given)
+    assert "N = 512" in given.describe()
+    assert "--budget 0.15" in given.describe()
 
 
 @pytest.mark.parametrize(
@@ -314,7 +314,7 @@ def test_advice_names_what_is_known_to_spoil_transfer(settings, remedy, words):
     wanted = goal("isotropic", features=1024, epochs=2, **settings)
     given = advise(wanted, judged((32, 64, 128), Cause.TOO_COSTLY), {}, 0.1)
     assert given.remedy is remedy
-    assert words in sentences.advice(given)
+    assert words in given.describe()
 
 
 @pytest.mark.parametrize(
@@ -331,7 +331,7 @@ def test_advice_follows_the_cause_of_the_verdict(cause, remedy, words):
     found = judged((128, 256, 512), cause)
     given = advise(wanted, found, {"s2_0": judged((128, 256, 512), Cause.OPTIMUM_MOVES)}, 0.1)
     assert given.remedy is remedy
-    assert words in sentences.advice(given)
+    assert words in given.describe()
 
 
 # --- prediction --------------------------------------------------------------------------------------

@@ -165,7 +165,7 @@ def bad(tmp_path_factory):
         ("tune nowhere.npy --out {out}", "nowhere.npy"),
         ("plan {bad}/good.npy --regime memories-only", "memories is needed"),
         ("train {bad}/good.npy", "tuned is needed"),
-        ("train {bad}/good.npy --tuned {bad}", "holds no tuned.json"),
+        ("train {bad}/good.npy --tuned {bad}", "has no tuned.json"),
         ("recall {bad}/good.npy {bad}/good.npy", "not a readable safetensors file"),
         ("recall {model} {bad}/good.npy --out {out}", "144 features (12×12 images)"),
         ("recall {model} {images} --mask {bad}/good.npy --out {out}", "mask"),

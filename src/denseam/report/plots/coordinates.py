@@ -1,4 +1,4 @@
-"""The picture of a coordinate check: exponents against what is expected, and the sizes behind them."""
+"""The picture of a coordinate check: exponents beside the expected ones, and the measured sizes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def draw_coordinates(check: Check, out: str | os.PathLike[str], name: str = "") 
 
 
 def _last_whole(check: Check) -> int:
-    """Return the place of the last step at which no run was gone, of the steps after the first."""
+    """Return the index of the last step at which all runs are finite, of the steps after the first."""
     sizes = check.measured.outputs
     whole = [i for i in range(len(check.measured.steps)) if np.isfinite(sizes[i]).all()]
     return max(whole[-1] if whole else 0, min(1, len(check.measured.steps) - 1))
@@ -44,7 +44,7 @@ def _label(name: str) -> str:
 
 
 def _slopes_panel(ax: Any, check: Check, shown: list[str]) -> None:
-    """Draw the exponents: a row for each quantity, a point for each step, a bar where it should be."""
+    """Draw the exponents: a row for each quantity, a point for each step, a bar at the expected value."""
     steps = check.measured.steps
     colours = dict(zip(steps, scale_colours(len(steps)), strict=True))
     for row, name in enumerate(shown):
@@ -52,9 +52,7 @@ def _slopes_panel(ax: Any, check: Check, shown: list[str]) -> None:
         judged = any(s.judged for s in mine)
         expected = mine[0].expected
         assert expected is not None
-        ax.plot(
-            [expected] * 2, [row - 0.42, row + 0.42], color=INK if judged else FAINT, linewidth=2.2, zorder=1
-        )
+        ax.vlines(expected, row - 0.42, row + 0.42, color=INK if judged else FAINT, linewidth=2.2, zorder=1)
         for i, s in enumerate(mine):
             _slope_point(ax, s, row + 0.32 * (i / max(1, len(mine) - 1) - 0.5) * 2, colours[s.step])
         if not judged:
@@ -112,5 +110,5 @@ def _sizes_panel(ax: Any, check: Check, index: int) -> None:
     ax.set_xlim(x[0] * 0.9, x[-1] * 1.6)
     ax.axhline(1, color=FAINT, linewidth=0.6, zorder=0)
     ax.set_xlabel(check.letter)
-    ax.set_ylabel(f"size over that at {check.letter} = {measured.scales[0]}")
+    ax.set_ylabel(f"size relative to {check.letter} = {measured.scales[0]}")
     ax.set_title("at the start" if step == 0 else f"at step {step}", loc="left")

@@ -1,4 +1,4 @@
-"""The panels that figures are made of, each drawn into one pair of axes."""
+"""The panels of figures, each drawn into one pair of axes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from denseam.analysis.transfer import Verdict
 from denseam.report.plots.style import BAD, FAINT, MARKERS, plain_log_ticks, scale_colours
 from denseam.studies.records import Row
 
-#: For each scale the steps or epochs, and seeds × values.
+#: The steps or epochs of each scale, and an array seeds × values.
 Curves = Mapping[int, tuple[Any, Any]]
 
 
@@ -29,17 +29,14 @@ def sweep_panel(ax: Any, rows: Sequence[Row], v: Verdict, title: str) -> None:
     ax.set_yscale("log")
     ax.denseam_crosses = []
     for i, (scale, colour) in enumerate(zip(scales, colours, strict=True)):
-        x, mean, low, high = [], [], [], []
-        for value in grid:
-            here = [r for r in rows if r["scale"] == scale and r[v.axis] == value]
-            losses = [math.inf if r["status"] == "diverged" else r["final_mse"] for r in here]
-            if any(math.isinf(loss) for loss in losses):
-                ax.denseam_crosses.append((value, i, colour))
-            if losses and all(math.isfinite(loss) for loss in losses):
-                x.append(value)
-                mean.append(_mean_log(losses))
-                low.append(min(losses))
-                high.append(max(losses))
+        losses: dict[float, list[float]] = {value: [] for value in grid}
+        for r in rows:
+            if r["scale"] == scale:
+                losses[r[v.axis]].append(math.inf if r["status"] == "diverged" else r["final_mse"])
+        ax.denseam_crosses += [(value, i, colour) for value in grid if math.inf in losses[value]]
+        x = [value for value in grid if losses[value] and np.isfinite(losses[value]).all()]
+        mean = [float(np.exp(np.mean(np.log(losses[value])))) for value in x]
+        low, high = ([end(losses[value]) for value in x] for end in (min, max))
         marker = MARKERS[i % len(MARKERS)]
         ax.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
         ax.plot(x, mean, color=colour, marker=marker, markersize=3.5, label=f"{v.scale_letter} = {scale}")
@@ -60,7 +57,7 @@ def sweep_panel(ax: Any, rows: Sequence[Row], v: Verdict, title: str) -> None:
 
 
 def mark_divergences(ax: Any) -> None:
-    """Draw the diverged values as crosses above the curves, a line for each scale."""
+    """Mark diverged values by crosses above the curves, a row for each scale."""
     crosses = ax.denseam_crosses
     if not crosses:
         return
@@ -72,7 +69,7 @@ def mark_divergences(ax: Any) -> None:
                 clip_on=False)  # fmt: skip
     leftmost, rightmost = (end(value for value, _, _ in crosses) for end in (min, max))
     low, high = (_at(ax, end) for end in ax.get_xlim())
-    beside = (_at(ax, leftmost) - low) / (high - low) > 0.3  # room for the word on the left?
+    beside = (_at(ax, leftmost) - low) / (high - low) > 0.3  # is there room for the word on the left?
     middle, below = 0.98 - 0.0175 * (len(levels) - 1), 0.98 - 0.035 * len(levels) - 0.02
     place = (leftmost, middle) if beside else (rightmost, below)
     ax.annotate("diverged  " if beside else "diverged", place, xycoords=transform, color=BAD, fontsize=8,
@@ -84,7 +81,7 @@ def curves_panel(
 ) -> None:
     """Draw a quantity during training for every scale: the mean over seeds, and their range.
 
-    Values are NaN from where a run diverged; scales in `gone` end with a cross.
+    Values are NaN once a run has diverged; curves of the scales in `gone` end with a cross.
     """
     ax.set_yscale("log")
     ax.set_xlabel(against)
@@ -101,15 +98,8 @@ def curves_panel(
             x[alive], values[:, alive].min(0), values[:, alive].max(0), color=colour, alpha=0.2, linewidth=0
         )
         mean = np.exp(np.log(values[:, alive]).mean(axis=0))
-        ax.plot(
-            x[alive],
-            mean,
-            color=colour,
-            label=f"{letter} = {scale}",
-            marker=marker,
-            markersize=3.5,
-            markevery=1 if steps else max(1, len(mean) // 8),
-        )
+        ax.plot(x[alive], mean, color=colour, label=f"{letter} = {scale}", marker=marker, markersize=3.5,
+                markevery=1 if steps else max(1, len(mean) // 8))  # fmt: skip
         if scale in gone and len(mean):
             ax.plot(x[alive][-1], mean[-1], "x", color=colour, markersize=7, markeredgewidth=2)
     if gone:
@@ -158,23 +148,12 @@ def tiles_panel(ax: Any, rows: Mapping[str, Any], reference: Any) -> None:
 
 
 def share_limits(axes: Sequence[Any]) -> None:
-    """Give all panels one range, so that they can be compared by eye."""
+    """Give all panels the same ranges, so that they can be compared by eye."""
     for name in ("xlim", "ylim"):
         limits = [getattr(ax, f"get_{name}")() for ax in axes]
         low, high = min(a for a, _ in limits), max(b for _, b in limits)
         for ax in axes:
             getattr(ax, f"set_{name}")(low, high * (1.15 if name == "ylim" else 1.0))
-
-
-def whole_numbers() -> Any:
-    """Return where ticks stand if there are only whole numbers."""
-    from matplotlib.ticker import MaxNLocator
-
-    return MaxNLocator(integer=True)
-
-
-def _mean_log(values: Sequence[float]) -> float:
-    return float(np.exp(np.mean(np.log(values))))
 
 
 def _at(ax: Any, value: float) -> float:

@@ -1,4 +1,4 @@
-"""What a memory recalls: rows of pictures, and energies beside them."""
+"""Pictures of recall: rows of images, and energies beside them."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from denseam.report.plots.style import FAINT, INK, canvas, save, scale_colours
 from denseam.workflow.agreement import Consistency
 from denseam.workflow.memory import Memory, Recalled
 
-#: Samples in a picture.
+#: Maximum number of samples in a picture.
 MOST = 10
 
 
 def draw_recall(results: Sequence[Recalled], out: str | os.PathLike[str], name: str = "recall") -> list[Path]:
-    """Draw what was recalled at every level of noise; return the files (PNG and SVG).
+    """Draw recall at every level of noise; return the files (PNG and SVG).
 
-    Images are shown clean, as recall began, after one step and in the end. Energies fall beside them. For
-    vectors the errors take the place of the pictures.
+    Images are shown clean, at the start, after one step and at the end, with their energies beside them. For
+    vectors, errors replace the images.
     """
     memory = results[0].memory
     images = memory.image is not None
@@ -43,33 +43,26 @@ def draw_recall(results: Sequence[Recalled], out: str | os.PathLike[str], name: 
 
 
 def draw_consistency(
-    found: Consistency, out: str | os.PathLike[str], name: str = "consistency"
+    result: Consistency, out: str | os.PathLike[str], name: str = "consistency"
 ) -> list[Path]:
-    """Draw the paper's comparison: the large memory, the small one, and the large one's answer shrunk."""
-    large, small = found.large, found.small
-    rows: list[tuple[Memory, Mapping[str, Any]]] = [
-        (
-            large.memory,
-            {"clean": large.clean, "corrupted": large.start, f"large, {_count(found.steps)}": large.state},
-        ),
-        (
-            small.memory,
-            {"shrunk, corrupted": small.start, f"small, {_count(found.steps)}": small.state,
-             "large, shrunk": found.shrunk},
-        ),
-    ]  # fmt: skip
+    """Draw the paper's comparison: the large memory, the small one, and the large one's output shrunk."""
+    large, small, steps = result.large, result.small, _count(result.steps)
+    of_large = {"clean": large.clean, "corrupted": large.start, f"large, {steps}": large.state}
+    of_small = {
+        "shrunk, corrupted": small.start,
+        f"small, {steps}": small.state,
+        "large, shrunk": result.shrunk,
+    }
     with canvas(2, 1, 7.5, 5.4) as (figure, axes):
-        for ax, (memory, stages), like in zip(axes[:, 0], rows, (large.clean, small.clean), strict=True):
-            _tiles(ax, memory, stages, like)
-        axes[1, 0].set_title(
-            f"small against large, shrunk: correlation {found.correlation:.3f}\n"
-            f"(with another sample's answer {found.chance:.2f}), relative error {found.relative_error:.2f}",
+        top, bottom = axes[:, 0]
+        _tiles(top, large.memory, of_large, large.clean)
+        _tiles(bottom, small.memory, of_small, small.clean)
+        sizes = f"N = {large.memory.model.N} and {small.memory.model.N}"
+        top.set_title(f"{sizes}, noise {result.noise:g}", loc="left", fontweight="bold")
+        bottom.set_title(
+            f"small against large, shrunk: correlation {result.correlation:.3f}\n"
+            f"(with another sample's answer {result.chance:.2f}), relative error {result.relative_error:.2f}",
             loc="left",
-        )
-        axes[0, 0].set_title(
-            f"N = {large.memory.model.N} and {small.memory.model.N}, noise {found.noise:g}",
-            loc="left",
-            fontweight="bold",
         )
         return save(figure, Path(out), name)
 
@@ -89,12 +82,12 @@ def _count(steps: int) -> str:
 
 
 def _shown(samples: int) -> Any:
-    """Return the numbers of the samples to draw: spread over them, for many files are sorted by class."""
+    """Return the indices of the samples to draw, spread over the file since many are sorted by class."""
     return np.linspace(0, samples - 1, min(samples, MOST)).round().astype(int)
 
 
 def _tiles(ax: Any, memory: Memory, stages: Mapping[str, Any], like: Any) -> None:
-    """Draw some of the samples as rows of pictures, all in the range of the samples `like`."""
+    """Draw some samples as rows of images, all in the range of the samples `like`."""
     assert memory.encoder is not None
     which = _shown(len(like))
     pictures = memory.encoder.pictures
@@ -103,11 +96,11 @@ def _tiles(ax: Any, memory: Memory, stages: Mapping[str, Any], like: Any) -> Non
 
 
 def _title(ax: Any, result: Recalled) -> None:
-    begun = f"noise {result.noise:g}" if result.noise else "as given"
+    start = f"noise {result.noise:g}" if result.noise else "as given"
     if result.held is not None:
-        begun += f", {100 * float(np.mean(result.held)):.0f} % held"
+        start += f", {100 * float(np.mean(result.held)):.0f} % held"
     ax.set_title(
-        f"{begun}: error {result.errors[0]:.3g} → {result.errors[1]:.3g} → {result.errors[-1]:.3g}, "
+        f"{start}: error {result.errors[0]:.3g} → {result.errors[1]:.3g} → {result.errors[-1]:.3g}, "
         f"cosine {result.cosines[0]:.2f} → {result.cosines[1]:.2f} → {result.cosines[-1]:.2f}",
         loc="left",
         fontweight="bold",

@@ -1,4 +1,4 @@
-"""How figures look: colours that colour-blind readers and grey printers can tell apart."""
+"""The style of figures, with colours that can be told apart by colour-blind readers and in grey."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _RC: dict[Any, Any] = {
 
 @contextlib.contextmanager
 def canvas(rows: int, columns: int, width: float, height: float) -> Iterator[tuple[Any, Any]]:
-    """Give a figure and its axes (rows × columns), for drawing into files.
+    """Give a figure and its axes (rows × columns), to be drawn into files.
 
-    Without pyplot, so that no screen is needed and a notebook keeps showing its own figures.
+    It does not use pyplot, so that no screen is needed and a notebook keeps showing its own figures.
     """
     import matplotlib
     from matplotlib.figure import Figure
@@ -45,7 +45,7 @@ def canvas(rows: int, columns: int, width: float, height: float) -> Iterator[tup
 
 
 def plain_log_ticks(axis: Any) -> None:
-    """Label a logarithmic axis with plain numbers, also within a decade."""
+    """Label a logarithmic axis with plain numbers, even within a decade."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     low, high = axis.get_view_interval()
@@ -57,7 +57,7 @@ def plain_log_ticks(axis: Any) -> None:
 
 
 def scale_colours(count: int) -> list[Any]:
-    """Return one colour per scale, from light (small) to dark (large): readable in grey as well."""
+    """Return one colour per scale, from light (small) to dark (large), readable in grey as well."""
     import matplotlib as mpl
 
     colours = mpl.colormaps["viridis_r"]

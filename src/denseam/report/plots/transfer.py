@@ -1,7 +1,8 @@
-"""The transfer figure: final loss against learning rate for each scale, and the loss curves beside it."""
+"""Transfer and training: final loss against learning rate at each scale, and loss curves."""
 
 from __future__ import annotations
 
+import collections
 import math
 import os
 from collections.abc import Sequence
@@ -11,16 +12,11 @@ from typing import Any
 import numpy as np
 
 from denseam.analysis.transfer import Verdict, verdict
-from denseam.report.plots.panels import (
-    curves_panel,
-    mark_divergences,
-    share_limits,
-    sweep_panel,
-    whole_numbers,
-)
-from denseam.report.plots.style import canvas, plain_log_ticks, save
+from denseam.report.plots.panels import curves_panel, mark_divergences, share_limits, sweep_panel
+from denseam.report.plots.style import BAD, FAINT, INK, canvas, plain_log_ticks, save
 from denseam.studies.records import Records, Row, epochs_of
 from denseam.studies.store import Store
+from denseam.workflow.target import Trained
 from denseam.workflow.tuning import RUNS, Tuned
 
 
@@ -34,9 +30,8 @@ def draw_transfer(
 ) -> list[Path]:
     """Draw a row for each study; return the files (PNG and SVG).
 
-    Left: the final MSE of every scale against the axis, the mean over seeds with their range; rings mark
-    the optimum of each scale, crosses along the top the values at which a run diverged; the vertical line
-    is the value that would be transferred. Right: the loss during training at that value.
+    Left: the final MSE of every scale against the axis (`sweep_panel`); crosses along the top mark values at
+    which a run diverged. Right: the loss during training at the value that would be transferred.
     """
     judged = {v.name: v for v in (verdicts or verdict(records))}
     studies = records.studies()
@@ -53,26 +48,26 @@ def draw_transfer(
             mark_divergences(left)
             plain_log_ticks(left.yaxis)
             plain_log_ticks(right.yaxis)
-            right.xaxis.set_major_locator(whole_numbers())
+            right.xaxis.get_major_locator().set_params(integer=True)
         return save(figure, Path(out), name)
 
 
-def draw_tuned(found: Tuned, out: str | os.PathLike[str], name: str = "tuned") -> list[Path]:
-    """Draw the sweep that a search ended with: the sizes from the base on, one seed range each."""
-    records = Store(found.folder / RUNS).read()
-    v = found.verdict
-    rows = [r for r in records if r["scale"] in v.optimum and r["study"] == found.goal.study.name]
-    rows = [r for r in rows if all(r[k] == value for k, value in found.constants.items())]
-    kept = _complete(rows, v)
-    return draw_transfer(Records(kept), out, name=name, verdicts=[v])
+def draw_tuned(tuned: Tuned, out: str | os.PathLike[str], name: str = "tuned") -> list[Path]:
+    """Draw the last sweep of a search: the sizes from the base on."""
+    v = tuned.verdict
+    rows = [
+        r for r in Store(tuned.folder / RUNS).read()
+        if r["scale"] in v.optimum and r["study"] == tuned.goal.study.name
+        and all(r[axis] == value for axis, value in tuned.constants.items())
+    ]  # fmt: skip
+    return draw_transfer(Records(_complete(rows, v)), out, name=name, verdicts=[v])
 
 
 def _complete(rows: Sequence[Row], v: Verdict) -> list[Row]:
-    """Return the runs of learning rates that every size and seed was trained with."""
-    asked = len(v.optimum) * v.seeds
-    values = {r["eta0"] for r in rows}
-    full = {e for e in values if sum(r["eta0"] == e and r["seed"] < v.seeds for r in rows) >= asked}
-    return [r for r in rows if r["eta0"] in full and r["seed"] < v.seeds]
+    """Return the runs at learning rates that all sizes and seeds were trained with."""
+    judged = [r for r in rows if r["seed"] < v.seeds]
+    counts = collections.Counter(r["eta0"] for r in judged)
+    return [r for r in judged if counts[r["eta0"]] >= len(v.optimum) * v.seeds]
 
 
 def _curve_panel(ax: Any, rows: list[Row], v: Verdict) -> None:
@@ -100,3 +95,29 @@ def _curve_panel(ax: Any, rows: list[Row], v: Verdict) -> None:
 
 def _log(value: float) -> float:
     return math.log10(value) if value > 0 else value
+
+
+def draw_training(trained: Trained, out: str | os.PathLike[str], name: str = "training") -> list[Path]:
+    """Draw the loss of the target and the range that the small models predict; return the files."""
+    epochs = np.arange(1, len(trained.loss) + 1)
+    with canvas(1, 1, 5.2, 3.3) as (figure, axes):
+        ax = axes[0, 0]
+        ax.set_yscale("log")
+        e = trained.expected
+        if e is not None:
+            low, middle, high = (trained.zero_mse * v for v in (e.low, e.middle, e.high))
+            label = "predicted by small models"
+            ax.fill_between(epochs, low, high, color=FAINT, alpha=0.3, linewidth=0, label=label)
+            ax.plot(epochs, middle, color=FAINT, linestyle=":")
+        finite = np.isfinite(trained.loss)
+        ax.plot(epochs[finite], trained.loss[finite], color=INK, label="target")
+        if trained.status == "diverged" and finite.any():
+            ax.plot(epochs[finite][-1], trained.loss[finite][-1], "x", color=BAD, markersize=8)
+        if trained.left_at is not None:
+            label = f"left the expected curve ({trained.left_side})"
+            ax.axvline(trained.left_at, color=BAD, linewidth=1, label=label)
+        ax.set_xlabel("epoch")
+        ax.set_ylabel("training MSE per feature")
+        ax.legend()
+        plain_log_ticks(ax.yaxis)
+        return save(figure, Path(out), name)

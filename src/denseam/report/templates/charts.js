@@ -1,12 +1,12 @@
 "use strict";
-/** Charts as SVG, made by hand: `markers` are the signs of the series, by number. */
+/** Charts as SVG: `markers` are the signs of the series, by number. */
 const chartsWith = (markers) => {
   const live = document.getElementById("live");
 
-  // --- small things -----------------------------------------------------------------------------
+  // --- helpers ----------------------------------------------------------------------------------
 
   const NS = "http://www.w3.org/2000/svg";
-  /** Make an element: text only ever gets in as text. */
+  /** Make an element; text is only ever inserted as text. */
   function make(name, attributes = {}, ...children) {
     const svg = ["svg", "g", "path", "line", "text", "rect", "clipPath", "defs"].includes(name);
     const element = svg ? document.createElementNS(NS, name) : document.createElement(name);
@@ -83,7 +83,7 @@ const chartsWith = (markers) => {
 
   let charts = 0;
   /**
-   * A chart in a figure; `describe()` says what to draw:
+   * A chart in a figure; `describe()` returns what to draw:
    * {label, x: {kind, label}, y: {kind, label, top}, series: [{k, name, colours, line, band, seeds, crosses, ring, dots}],
    *  marks: [x], table: {caption, head, rows}}; points are {x, y, tip: [title, …lines]}.
    */
@@ -163,7 +163,7 @@ const chartsWith = (markers) => {
       svg.append(make("text", { class: "title", transform: `translate(13 ${(box.top + box.bottom) / 2}) rotate(-90)`, "text-anchor": "middle" }, spec.y.label));
     }
 
-    /** Draw one series; return its points, with places, for the pointer and the keyboard. */
+    /** Draw one series; return its points with their positions, for the pointer and the keyboard. */
     series(svg, body, s, x, y, box, rows) {
       const group = make("g", { class: `series ${s.kind || ""}` });
       colour(group, s.colours);
@@ -285,7 +285,7 @@ const chartsWith = (markers) => {
     element.style.setProperty("--light", colours[0]);
     element.style.setProperty("--dark", colours[1]);
   }
-  /** The same numbers as a table; a very long one is cut, with a word on where the rest is. */
+  /** The same numbers as a table; a very long one is cut, with a note on where to find the rest. */
   function table({ caption, head, rows }) {
     const cells = (kind, row) => make("tr", {}, ...row.map((c, i) => make(i && kind !== "th" ? "td" : "th", { scope: kind === "th" ? "col" : "row" }, String(c))));
     const note = rows.length > 200 ? ` (the first 200 of ${rows.length} rows; denseam export gives all)` : "";

@@ -67,7 +67,7 @@
       this.charts.collapse.draw();
     }
 
-    /** The loss of a run at the horizon; null where it has diverged. */
+    /** The loss of a run at the horizon; null if it has diverged. */
     loss(run) {
       const { runs, curves, stops } = this.study;
       return this.stop === stops.length - 1 ? runs.loss[run] : curves[run][this.epochAt[this.stop]];
