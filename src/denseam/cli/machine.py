@@ -16,7 +16,7 @@ from denseam.report.wording import quantity
 from denseam.rules.fields import Kind, Parameter, Part
 
 #: The sizes to measure at.
-SIZES = Parameter(Part.GROWTH, Kind.WHOLES, "Sizes N to measure.", document="features", low=1)
+FEATURES = Parameter(Part.GROWTH, Kind.WHOLES, "Sizes N to measure.", document="features", low=1)
 #: Packages, and what they are for.
 PACKAGES = {
     "diffrax": "continuous-time flows",
@@ -98,7 +98,7 @@ def bench(features: str, repeats: int, seconds: float, mesh: str | None, json_: 
     """Compare the speed of training with this machine's peak product rate and a plain PyTorch loop."""
     from denseam.cli.bench import benchmark, benchmark_mesh
 
-    sizes, progress = SIZES.read(features), progress_of(False)
+    sizes, progress = FEATURES.read(features), progress_of(False)
     if mesh is None:
         document = benchmark(sizes, repeats, seconds, progress)
         show(json_, document, _print_bench, document)

@@ -38,7 +38,7 @@ class Preparation:
         Part.DATA, Kind.FLAG, "Scale the data to mean variance 1 at every size.", False, key=InKey.NEVER
     )
     heldout: float = parameter(
-        Part.DATA, Kind.NUMBER, "Share of the samples that is never trained on.", 0.1,
+        Part.DATA, Kind.NUMBER, "Share of the samples to hold out.", 0.1,
         low=0, high=1, key=InKey.NEVER,
     )  # fmt: skip
 

@@ -68,7 +68,7 @@ class Claim:
         return Finding(self.text, "; ".join(texts), "undecided" if undecided else "not reproduced")
 
 
-Outcome = Literal["reproduced", "not reproduced", "undecided"]
+ClaimOutcome = Literal["reproduced", "not reproduced", "undecided"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Finding:
 
     claim: str
     measured: str
-    outcome: Outcome
+    outcome: ClaimOutcome
     condition: str = ""
     own: bool = False
 

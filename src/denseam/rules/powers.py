@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from denseam.errors import InputError
 from denseam.rules.regimes import REGIMES, RegimeName
-from denseam.rules.sizes import SIZES, Shape
+from denseam.rules.sizes import WORDS, Shape
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Power:
         for name, exponent in self._exponents():
             size = getattr(shape, name)
             if size is None:
-                raise InputError(f"{SIZES[name]} ({name}) is needed by the rule {self}")
+                raise InputError(f"{WORDS[name]} ({name}) is needed by the rule {self}")
             value *= float(size) ** float(exponent)
         return value
 
@@ -49,7 +49,7 @@ class Power:
         for factor in text.replace("*", "·").replace(" ", "").split("·"):
             letter, _, exponent = factor.partition("^")
             try:
-                if letter in SIZES:
+                if letter in WORDS:
                     power *= cls(**{letter: Fraction(exponent or 1)})
                     continue
             except (ValueError, ZeroDivisionError):

@@ -60,8 +60,8 @@ class MemoriesOnly:
     """Only the memories K grow; features N, samples P and batch B stay (App. K-only scaling)."""
 
     features: int = _size("N, the length of a sample.")
-    samples: int = _size("P, the samples of the training set.")
-    batch: int = _size("B, the samples of a batch.")
+    samples: int = _size("P, the number of training samples.")
+    batch: int = _size("B, the number of samples in a batch.")
     name: RegimeName = field(default="memories-only", init=False)
     letter: ClassVar[str] = "K"
     grows: ClassVar[tuple[str, ...]] = ("K",)

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from denseam.errors import refuse, whole
 
 #: The letter used inside → the word used at the edges.
-SIZES: Mapping[str, str] = {"N": "features", "K": "memories", "P": "samples", "B": "batch"}
+WORDS: Mapping[str, str] = {"N": "features", "K": "memories", "P": "samples", "B": "batch"}
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Shape:
     B: int | None = None
 
     def __post_init__(self) -> None:
-        values = {f"{word} ({letter})": getattr(self, letter) for letter, word in SIZES.items()}
+        values = {f"{word} ({letter})": getattr(self, letter) for letter, word in WORDS.items()}
         optional = ("samples (P)", "batch (B)")
         problems = [*whole(**{k: v for k, v in values.items() if v is not None or k not in optional})]
         if not problems and self.P is not None and self.B is not None and self.B > self.P:

@@ -79,17 +79,17 @@ class Description:
     eta0: Sequence[float] = described_elsewhere()
     regime: Regime = DEFAULT_REGIME
     seeds: int | Sequence[int] = parameter(
-        Part.SWEEP, Kind.SEEDS, "How many seeds, or which.", 3, low=0, key=_NEVER
+        Part.SWEEP, Kind.SEEDS, "Number of seeds, or the seeds themselves.", 3, low=0, key=_NEVER
     )
     epochs: int = parameter(Part.TRAINING, Kind.WHOLE, "Passes over the data.", 64, low=1, key=_ALWAYS)
     noise: float = AXES["noise"].default
     data: str = parameter(
-        Part.DATA, Kind.TEXT, "isotropic, anisotropic, the name of a data set, or a path.", "isotropic",
-        key=_NEVER,
+        Part.DATA, Kind.TEXT, "Samples: isotropic, anisotropic, the name of a data set, or a path.",
+        "isotropic", key=_NEVER,
     )  # fmt: skip
     preparation: Preparation = DEFAULT_PREPARATION
     centred: bool | None = parameter(
-        Part.MODEL, Kind.FLAG, "Centre the activations over the memories, or do not.", None,
+        Part.MODEL, Kind.FLAG, "Whether to centre the activations over the memories.", None,
         default_text="yes, except for identity", off="uncentered", key=_ALWAYS,
     )  # fmt: skip
     bias_init: str = parameter(
@@ -97,16 +97,16 @@ class Description:
         choices=BIAS_INITS, key=_ALWAYS,
     )  # fmt: skip
     parameterization: Any = parameter(  # noqa: RUF009
-        Part.MODEL, Kind.OBJECT, "prescription, standard, or changes to the prescription as in s2=K^-1.",
+        Part.MODEL, Kind.OBJECT, "Scaling rule: prescription, standard, or changes to it as in s2=K^-1.",
         "prescription", key=_NEVER,
     )  # fmt: skip
     precision: str = parameter(
-        Part.TRAINING, Kind.CHOICE, "Of matrix products: float32, float64; on a GPU tf32, bf16.", "float32",
-        choices=PRECISIONS, key=_ALWAYS,
+        Part.TRAINING, Kind.CHOICE, "Of matrix products: float32, float64; on a GPU also tf32, bf16.",
+        "float32", choices=PRECISIONS, key=_ALWAYS,
     )  # fmt: skip
     axes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     probes: Sequence[str] = parameter(
-        Part.SWEEP, Kind.WORDS, "What to measure while training: all, or as in updates,K_eff.", ()
+        Part.SWEEP, Kind.WORDS, "Quantities to measure while training: all, or names as in updates,K_eff.", ()
     )
     probe_steps: Sequence[int] | None = parameter(
         Part.SWEEP, Kind.WHOLES, "Steps to measure at, as in 0,1,2,4.", None, low=0,

@@ -17,7 +17,7 @@ from typing import Any
 from denseam.data.preparation import Preparation
 from denseam.errors import InputError, collecting, refuse, together
 from denseam.model import lagrangians
-from denseam.model.lagrangians import Lagrangian
+from denseam.model.lagrangians import Lagrangian, Softmax
 from denseam.rules import MemoriesOnly, Parameterization, Proportional, Regime
 from denseam.rules.fields import Kind, logspace, parameters
 from denseam.rules.regimes import regime_from
@@ -127,9 +127,9 @@ def to_document(study: Study) -> dict[str, Any]:
         for name, p in parameters(kind).items():
             if p.required or getattr(part, name) != p.default:
                 document[p.document] = getattr(part, name)
+    document |= _activation_document(study.lagrangian)
     document |= {AXES[axis].document: list(values) for axis, values in study.axes.items()}
     document |= {"eta0": list(study.eta0), "scales": list(study.scales), "regime": regime.name}
-    document |= _activation_document(study.lagrangian)
     seeds = list(study.seeds)  # type: ignore[arg-type]  # a tuple by now
     document["seeds"] = len(seeds) if seeds == list(range(len(seeds))) else seeds
     if isinstance(study.parameterization, Parameterization):
@@ -151,8 +151,9 @@ def _activation_document(lagrangian: Lagrangian) -> dict[str, Any]:
     """Return the keys of an activation: its name, or all of its fields if the name is not enough."""
     described = lagrangians.to_json(lagrangian)
     name, power = described.pop("name"), described.pop("power", None)
-    if "beta" in described and set(described) == {"beta"}:
-        described = {} if described["beta"] == AXES["beta"].default else described
+    if isinstance(lagrangian, Softmax):  # its β is a hyperparameter like any other
+        beta = described["beta"]
+        return {"activation": name} | ({} if beta == AXES["beta"].default else {"softmax_beta": [beta]})
     if described or (power is not None and name != "relu"):
         return {"activation": lagrangians.to_json(lagrangian)}
     return {"activation": name} | ({"power": power} if power not in (None, 1.0) else {})

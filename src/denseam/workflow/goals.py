@@ -23,7 +23,7 @@ MEMORIES_PER_FEATURE = 2
 #: Minimum ratio of two sizes to compare.
 APART = 1.3
 #: Number of sizes that a verdict needs.
-SIZES = 3
+FEWEST_SIZES = 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Goal:
 
     study: Study
     ladder: tuple[int, ...]
-    first: int = SIZES
+    first: int = FEWEST_SIZES
 
     @property
     def target(self) -> int:
@@ -119,8 +119,8 @@ def _checked(scales: tuple[int, ...], target: int, study: Study) -> tuple[int, .
         raise InputError(
             f"target {target} is smaller than the base: scales must be at most that, got {beyond[0]}"
         )
-    if len(scales) < SIZES:
-        raise InputError(f"scales must be at least {SIZES}, got {len(scales)}")
+    if len(scales) < FEWEST_SIZES:
+        raise InputError(f"scales must be at least {FEWEST_SIZES}, got {len(scales)}")
     dataclasses.replace(study, scales=scales)  # refuses wrong ones
     return scales
 
@@ -141,12 +141,12 @@ def ladder(study: Study, target: int) -> tuple[int, ...]:
             apart.append(scale)
     rising = apart[::-1]
     chosen = [s for s in rising if s >= start]
-    while len(chosen) < SIZES and len(chosen) < len(rising) and rising[-len(chosen) - 1] >= TINIEST:
+    while len(chosen) < FEWEST_SIZES and len(chosen) < len(rising) and rising[-len(chosen) - 1] >= TINIEST:
         chosen = rising[-len(chosen) - 1 :]
-    if len(chosen) < SIZES:
+    if len(chosen) < FEWEST_SIZES:
         raise InputError(
             f"target {study.regime.letter} = {target} is too small to be tuned at smaller sizes: the data "
-            f"allow {len(chosen)} of the {SIZES} that are needed; sweep the target itself (denseam sweep)"
+            f"allow {len(chosen)} of the {FEWEST_SIZES} needed; sweep the target itself (denseam sweep)"
         )
     return tuple(chosen)
 

@@ -73,7 +73,7 @@ def product_rate(gpu: bool) -> Any:
 
 
 @dataclasses.dataclass(frozen=True)
-class Row:
+class PlanRow:
     """One part of the work: a number of runs at one size."""
 
     what: str
@@ -100,9 +100,9 @@ class Plan:
     """The cost of tuning, of training, and of a sweep at the target instead."""
 
     machine: Machine
-    tuning: tuple[Row, ...]
-    training: Row
-    sweep: Row
+    tuning: tuple[PlanRow, ...]
+    training: PlanRow
+    sweep: PlanRow
 
     @property
     def share(self) -> float:
@@ -112,7 +112,7 @@ class Plan:
     def to_json(self) -> dict[str, Any]:
         """Return a plain document."""
 
-        def total(rows: tuple[Row, ...]) -> dict[str, Any]:
+        def total(rows: tuple[PlanRow, ...]) -> dict[str, Any]:
             return {
                 "operations": sum(r.operations for r in rows),
                 "bytes": max(r.bytes_per_run for r in rows),
@@ -136,9 +136,9 @@ def plan(goal: Goal, *, seeds: int = 3, machine: Machine | None = None) -> Plan:
     machine = machine or Machine.here()
     study = goal.study
 
-    def row(what: str, scale: int, runs: int, together: bool) -> Row:
+    def row(what: str, scale: int, runs: int, together: bool) -> PlanRow:
         shape = study.regime.shape(scale)
-        return Row(
+        return PlanRow(
             what=what,
             scale=scale,
             shape=shape,

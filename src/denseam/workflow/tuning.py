@@ -35,7 +35,7 @@ from denseam.studies.runner import run_specs
 from denseam.studies.study import RunSpec, Study
 from denseam.training.progress import Progress, told
 from denseam.workflow.advice import Advice, advise
-from denseam.workflow.goals import SIZES, Goal, goal
+from denseam.workflow.goals import FEWEST_SIZES, Goal, goal
 from denseam.workflow.joint import best_point, neighbours, prepare
 from denseam.workflow.recipe import Recipe, write_result
 
@@ -331,7 +331,7 @@ class Search:
             self.progress.message(f"sweeping {sizes} with {self.seeds} seeds")
             grid = self._widened(scales, grid)
             records = self._sweep(scales, grid, self.seeds)
-            every = [self._judge(records, scales[i:]) for i in range(len(scales) - SIZES + 1)]
+            every = [self._judge(records, scales[i:]) for i in range(len(scales) - FEWEST_SIZES + 1)]
             good = [v for v in every if v.status == "TRANSFERS"]
             if good:
                 return good[0], grid
