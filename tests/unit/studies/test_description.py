@@ -97,7 +97,7 @@ def extended(tmp_path_factory):
         assert source.count(before) == 1
         source = source.replace(before, line + before)
     path.write_text(source, encoding="utf-8")
-    old = ROOT / "tests" / "compatibility" / "7fe74f3" / "sweeps" / "relu-sgd"
+    old = ROOT / "tests" / "unit" / "compatibility" / "7fe74f3" / "sweeps" / "relu-sgd"
     done = subprocess.run(
         [sys.executable, "-c", LOOK, json.dumps(BASE), str(folder), str(ROOT / "docs"), str(old)],
         env=os.environ | {"PYTHONPATH": str(folder)}, capture_output=True, text=True,

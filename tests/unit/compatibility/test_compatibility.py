@@ -27,9 +27,10 @@ import numpy as np
 import pytest
 
 import denseam as dam
+from tests import ROOT
 
 BASE = Path(__file__).parent / "7fe74f3"
-GALLERY = Path(os.environ.get("DENSEAM_GALLERY") or Path(__file__).parents[2] / "docs" / "gallery")
+GALLERY = Path(os.environ.get("DENSEAM_GALLERY") or ROOT / "docs" / "gallery")
 
 #: Keys whose values are sentences for people: they may be edited, but must be there.
 SENTENCES = {
