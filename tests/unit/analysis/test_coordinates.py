@@ -13,7 +13,7 @@ import denseam as dam
 from denseam.analysis.causes import CheckCause
 from denseam.analysis.coordinates.expected import Expectation, expectations
 from denseam.analysis.coordinates.finder import propose
-from denseam.analysis.coordinates.judge import Setting, judge
+from denseam.analysis.coordinates.judge import Conditions, judge
 from denseam.analysis.coordinates.of_study import check_records, checked_study
 from denseam.analysis.coordinates.slopes import Measurements, slope_of, slopes
 from denseam.rules import prescription
@@ -54,9 +54,9 @@ def test_values_that_are_not_finite_are_wrong_not_missing():
     measured = Measurements((0, 4), (8, 16, 32), {"F": sizes})
     found = slopes(measured, {"F": Expectation(0.0, "stability")})
     assert [s.ok for s in found] == [True, False]
-    assert judge(measured, found, Setting("x")).status == "FAIL"
+    assert judge(measured, found, Conditions("x")).status == "FAIL"
     sizes[1] = np.inf  # gone at the smallest scale too: nothing can be said of that step
-    result = judge(measured, slopes(measured, {"F": Expectation(0.0, "stability")}), Setting("x"))
+    result = judge(measured, slopes(measured, {"F": Expectation(0.0, "stability")}), Conditions("x"))
     assert result.status == "INCONCLUSIVE"
     assert result.cause is CheckCause.RUNS_GONE
     assert "by step 4" in result.reason
@@ -67,7 +67,7 @@ def test_noise_alone_is_inconclusive():
     rng = np.random.default_rng(1)
     sizes = np.exp(2 * rng.normal(size=(1, 3, 3)))
     measured = Measurements((0,), (8, 16, 32), {"F": sizes})
-    result = judge(measured, slopes(measured, {"F": Expectation(0.0, "stability")}), Setting("x"))
+    result = judge(measured, slopes(measured, {"F": Expectation(0.0, "stability")}), Conditions("x"))
     assert result.status == "INCONCLUSIVE"
     assert result.cause is CheckCause.NOISE
     assert result.culprit.name == "F"

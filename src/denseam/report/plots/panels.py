@@ -102,6 +102,9 @@ def curves_panel(
                 markevery=1 if steps else max(1, len(mean) // 8))  # fmt: skip
         if scale in gone and len(mean):
             ax.plot(x[alive][-1], mean[-1], "x", color=colour, markersize=7, markeredgewidth=2)
+    low, high = ax.get_ylim()
+    if high / low < 1.001:  # a single value, but for rounding: give it room
+        ax.set_ylim(0.8 * low, 1.25 * high)
     if gone:
         text = "diverges at\n" + ", ".join(f"{letter} = {s}" for s in gone)
         ax.text(0.66, 0.97, text, color=BAD, ha="right", va="top", transform=ax.transAxes, fontsize=8)
