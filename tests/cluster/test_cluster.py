@@ -120,9 +120,7 @@ def test_a_killed_driver_is_resumed(cluster, study_file, local, tmp_path, how):
     _, said = driver.communicate(timeout=30)
     if how == signal.SIGINT:
         assert driver.returncode == 130
-        assert said.endswith(
-            f"interrupted; what was finished is in {tmp_path / 'out'}, run again to resume\n"
-        )
+        assert said.endswith(f"interrupted; finished work is in {tmp_path / 'out'}, run again to resume\n")
     found = ended(drive(cluster, study_file, "--out", tmp_path / "out", "--json"))
     assert found.returncode == 0, found.stderr
     assert 0 < json.loads(found.stdout)["reused"] < 48
@@ -150,7 +148,7 @@ def test_a_shard_that_kills_its_worker_three_times_is_set_aside(cluster, tmp_pat
 
 
 def test_a_worker_of_another_version_is_refused_by_name(cluster, study_file, tmp_path):
-    (tmp_path / "sitecustomize.py").write_text("import denseam._version as v; v.__version__ = '9.9.9'")
+    (tmp_path / "sitecustomize.py").write_text("import denseam; denseam.__version__ = '9.9.9'")
     modules = os.pathsep.join([str(tmp_path), cluster.environment["PYTHONPATH"]])
     before = set(cluster.workers())
     odd = cluster.add(1, PYTHONPATH=modules)
@@ -224,7 +222,7 @@ def test_a_killed_scheduler_is_said_and_the_study_resumed(cluster, study_file, l
     found = ended(driver)
     assert found.returncode == 74
     assert found.stderr.splitlines()[-1] == (
-        "denseam: the scheduler is gone; run the same again to resume; what was written before is intact"
+        "denseam: the scheduler is gone; run the same again to resume; files written before are intact"
     )
     assert "Traceback" not in found.stderr
     cluster.stop()

@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import sync_playwright
 
 from denseam.report.page import write_report
+from denseam.studies.documents import to_document
 from denseam.studies.store import Store
 from tests.synthetic import rows, study
 
@@ -34,12 +35,14 @@ def browser():
 def files(tmp_path_factory):
     """Pages on two studies, one with probes that transfers and one that drifts; and on hostile names."""
 
-    def made(name, *many, picture=False):
+    def made(name, *many, studies=(), picture=False):
         folder = tmp_path_factory.mktemp(name)
         store = Store(folder)
         store.prepare()
         for part in many:
             store.write(part)
+        for one in studies:
+            store.write_study(one.id, to_document(one))
         if picture:
             (folder / "recall.png").write_bytes(PNG)
         return write_report(folder).html
@@ -48,7 +51,7 @@ def files(tmp_path_factory):
     drifting = study(name="drifting", optimizer="adam")
     hostile = [r | {"data": EVIL, "device": EVIL} for r in rows(study(name=EVIL))]
     return {
-        "two": made("two", rows(probed), rows(drifting, moves=0.4), picture=True),
+        "two": made("two", rows(probed), rows(drifting, moves=0.4), studies=(probed, drifting), picture=True),
         "hostile": made("hostile", hostile),
     }
 

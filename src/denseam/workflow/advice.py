@@ -43,8 +43,8 @@ class Advice:
         The parameterization, or the axes, to leave out.
     seeds
         The number of seeds that was too small.
-    letter, scale, budget
-        The next size, and the budget that allows it.
+    scale, budget
+        The next size, of the kind that `letter` names, and the budget that allows it.
     """
 
     remedy: Remedy

@@ -207,7 +207,7 @@ def test_recall_reports_when_it_has_not_converged():
 images = st.sampled_from([(6, 6, 2), (7, 5, 3), (5, 7, 4), (1, 5, 2), (3, 3, 4)])
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(size=images, name=st.sampled_from(list(ACTIVATIONS)), centred=st.booleans(), twice=st.booleans())
 def test_a_coarse_model_is_the_fine_one_seen_through_block_means(size, name, centred, twice):
     height, width, j = size
