@@ -1,4 +1,4 @@
-"""Helpers that several makers share: windows, choices of features, and the participation ratio."""
+"""Functions that several makers share: windows, choices of features, and the participation ratio."""
 
 import numpy as np
 
