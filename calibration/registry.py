@@ -13,10 +13,8 @@ import numpy as np
 
 FEATURES = 256
 SIDE = 16
-LIMITS = {
-    "images": 4500,
-    "vectors": 3250,
-}  # so that the corpus stays below 40 MB: float16 vectors, uint8 images
+#: Samples to keep: nine tenths of them are the 8192 that the largest studies train on.
+LIMITS = {"images": 9103, "vectors": 9103}
 
 Maker = Callable[[np.random.Generator], np.ndarray]
 

@@ -214,13 +214,14 @@ def spectrum(S: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 # --- data at several sizes, recall, and what two sizes agree on --------------------------------------
 
 
-def block_means(height: int, width: int, channels: int, j: int) -> np.ndarray:
-    """D_j: the mean over j×j pixels, cut off at the lower and right edge, in each channel by itself."""
-    down, across = -(-height // j), -(-width // j)
+def block_means(height: int, width: int, channels: int, j: int, k: int | None = None) -> np.ndarray:
+    """D_jk: the mean over j×k pixels, cut off at the lower and right edge, in each channel by itself."""
+    k = k or j
+    down, across = -(-height // j), -(-width // k)
     D = np.zeros((down * across * channels, height * width * channels))
     for R in range(down):
         for C in range(across):
-            rows, columns = range(R * j, min((R + 1) * j, height)), range(C * j, min((C + 1) * j, width))
+            rows, columns = range(R * j, min((R + 1) * j, height)), range(C * k, min((C + 1) * k, width))
             for a in range(channels):
                 for r in rows:
                     for s in columns:
@@ -229,9 +230,9 @@ def block_means(height: int, width: int, channels: int, j: int) -> np.ndarray:
     return D
 
 
-def block_copies(height: int, width: int, channels: int, j: int) -> np.ndarray:
-    """L_j: every pixel gets the value of its block."""
-    return (block_means(height, width, channels, j) > 0).T.astype(float)
+def block_copies(height: int, width: int, channels: int, j: int, k: int | None = None) -> np.ndarray:
+    """L_jk: every pixel gets the value of its block."""
+    return (block_means(height, width, channels, j, k) > 0).T.astype(float)
 
 
 def projection(Q: np.ndarray, X: np.ndarray) -> np.ndarray:

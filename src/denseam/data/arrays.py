@@ -13,9 +13,9 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from denseam.data.encoder import Encoder
-from denseam.data.preparation import Preparation
+from denseam.data.preparation import Preparation, Shrink
 from denseam.data.readers import Raw
-from denseam.data.reductions import Plaquettes, Projection, Reduction, Whole, orthonormal
+from denseam.data.reductions import Plaquettes, Projection, Reduction, Whole, blocks, orthonormal
 from denseam.errors import InputError, refuse
 from denseam.rules import Shape
 
@@ -25,8 +25,13 @@ PIECE_BYTES = 1 << 23
 HELDOUT_BYTES = 1 << 24
 #: Variances of a shrunk set are measured on about this many samples, to an accuracy of 0.2 %.
 ENOUGH = 1 << 18
-#: The covariance that 'pca' needs is N0 × N0 in float64: 2 GiB for this many features.
+#: The covariance that principal directions need is N0 × N0 in float64: 2 GiB for this many features.
 MOST_FOR_PCA = 16384
+#: Up to here they take seconds, and vectors shrink by them unless asked otherwise.
+MOST_BY_DEFAULT = 4096
+
+#: The ways to shrink that need principal directions.
+PRINCIPAL = ("rotated", "pca")
 
 #: Philox counters of the two permutations here; `training.sample_order` uses the first counter.
 _CHOICE, _HELDOUT = 2, 3
@@ -34,10 +39,24 @@ _CHOICE, _HELDOUT = 2, 3
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Statistics:
-    """Statistics of all samples, from one pass over them, in units of u."""
+    """Statistics of all samples, from one pass over them, in units of u.
+
+    `deviation` is what every feature is divided by, None if nothing.
+    """
 
     mean: Float[np.ndarray, " N0"]
     variance: Float[np.ndarray, " N0"]
+    deviation: Float[np.ndarray, " N0"] | None
+
+    def centred(self, x: Float[np.ndarray, "n N0"]) -> Float[np.ndarray, "n N0"]:
+        """Return samples without their mean, each feature divided by its deviation."""
+        d = x - self.mean
+        return np.asarray(d if self.deviation is None else d / self.deviation)
+
+    @property
+    def mean_variance(self) -> float:
+        """The mean variance of a feature, after that division."""
+        return float(np.mean(self.variance)) if self.deviation is None else 1.0
 
 
 class ArrayFamily:
@@ -45,13 +64,15 @@ class ArrayFamily:
 
     def __init__(self, raw: Raw, preparation: Preparation) -> None:
         self.raw, self.preparation = raw, preparation
-        self.shrink = preparation.shrink or ("plaquettes" if raw.image else "orthonormal")
+        self.shrink = preparation.shrink or _default_shrink(raw)
         problems = []
         if self.shrink == "plaquettes" and raw.image is None:
             problems.append(f"shrink 'plaquettes' is for images, but data {raw.origin} holds vectors")
-        if self.shrink == "pca" and raw.features > MOST_FOR_PCA:
+        if preparation.standardize and raw.image is not None:
+            problems.append(f"standardize is for vectors, but data {raw.origin} holds images")
+        if self.shrink in PRINCIPAL and raw.features > MOST_FOR_PCA:
             problems.append(
-                f"shrink 'pca' is for at most {MOST_FOR_PCA} features, but data {raw.origin} has "
+                f"shrink {self.shrink!r} is for at most {MOST_FOR_PCA} features, but data {raw.origin} has "
                 f"{raw.features}; take 'orthonormal'"
             )
         refuse(problems)
@@ -64,7 +85,11 @@ class ArrayFamily:
     def digest(self) -> str:
         """The identity of the file's content and of its preparation."""
         p = self.preparation
-        return f"{self.raw.digest} {self.shrink} unit_variance={p.unit_variance} heldout={p.heldout:.12g}"
+        standard = " standardized" if p.standardize else ""
+        return (
+            f"{self.raw.digest} {self.shrink}{standard} unit_variance={p.unit_variance} "
+            f"heldout={p.heldout:.12g}"
+        )
 
     @property
     def features(self) -> int:
@@ -78,7 +103,8 @@ class ArrayFamily:
 
     def describe(self) -> str:
         """Return the origin of the data and its preparation in one line."""
-        scaled = ", unit variance" if self.preparation.unit_variance else ""
+        scaled = ", standardized" if self.preparation.standardize else ""
+        scaled += ", unit variance" if self.preparation.unit_variance else ""
         held = f", {self.preparation.heldout:.3g} held out" if len(self._heldout) else ""
         shrunk = "" if self.shrink == "none" else f", {self.shrink}"
         return f"{self.raw.origin}{shrunk}, centred{scaled}{held}"
@@ -88,22 +114,21 @@ class ArrayFamily:
         if self.shrink == "none":
             return (self.features,)
         if self.shrink == "plaquettes":
-            return tuple(sorted(self._factors()))
+            return tuple(sorted(self._blocks))
         powers = (2**k for k in range(self.features.bit_length()))
         return tuple(sorted({self.features, *(n for n in powers if n < self.features)}))
 
-    @functools.cache  # noqa: B019  # families live as long as the process
-    def _factors(self) -> dict[int, int]:
-        """Return the smallest j for each possible number of plaquettes."""
+    @functools.cached_property
+    def _blocks(self) -> dict[int, tuple[int, int]]:
+        """The blocks of pixels for each possible number of features."""
         assert self.raw.image is not None
-        most = max(self.raw.image[:2])
-        return {Plaquettes(self.raw.image, j).features: j for j in range(most, 0, -1)}
+        return blocks(self.raw.image)
 
     def problems(self, shape: Shape) -> list[str]:
         """Return why this data cannot provide a shape."""
         problems, origin = [], self.raw.origin
-        if self.shrink == "plaquettes" and shape.N not in self._factors():
-            near = sorted(self._factors(), key=lambda n: abs(math.log(n / shape.N)))[:4]
+        if self.shrink == "plaquettes" and shape.N not in self._blocks:
+            near = sorted(self._blocks, key=lambda n: abs(math.log(n / shape.N)))[:4]
             allowed = ", ".join(map(str, sorted(near)))
             problems.append(f"data {origin} has plaquettes of {allowed}, … features, not of {shape.N}")
         elif self.shrink == "none" and self.features != shape.N:
@@ -175,7 +200,7 @@ class ArrayFamily:
                 scale = math.sqrt(self._mean_variance(reduction)) if preparation.unit_variance else 1.0
                 self._encoders[N] = Encoder(
                     reduction, self._statistics.mean, scale, raw.unit, raw.image, raw.origin,
-                    self.digest, preparation.heldout,
+                    self.digest, preparation.heldout, self._statistics.deviation,
                 )  # fmt: skip
             return self._encoders[N]
 
@@ -184,14 +209,17 @@ class ArrayFamily:
             return Whole(self.features, self.raw.image)
         if self.shrink == "plaquettes":
             assert self.raw.image is not None
-            return Plaquettes(self.raw.image, self._factors()[N])
-        if self.shrink == "pca":
-            bare = Projection(self._principal[:N], 1.0, "pca")
-        else:
-            bare = Projection(orthonormal(N, self.features), 1.0, "orthonormal")
-        kept = float(np.mean(self._statistics.variance))
+            return Plaquettes(self.raw.image, *self._blocks[N])
+        bare = Projection(self._directions(N), 1.0, self.shrink)  # type: ignore[arg-type]  # one of the rest
+        kept = self._statistics.mean_variance
         alpha = 1.0 if self.features == N else math.sqrt(kept / self._mean_variance(bare))
         return dataclasses.replace(bare, alpha=alpha)
+
+    def _directions(self, N: int) -> Float[np.ndarray, "N N0"]:
+        if self.shrink == "orthonormal":
+            return orthonormal(N, self.features)
+        leading = self._principal[:N]
+        return leading if self.shrink == "pca" else orthonormal(N, N) @ leading
 
     def _pieces(self, most: float = math.inf) -> Iterator[Float[np.ndarray, "n N0"]]:
         """Yield all samples piece by piece, or pieces spread over them with about `most` samples in total."""
@@ -220,7 +248,7 @@ class ArrayFamily:
         mean = shift + total / n
         variance = np.maximum(squares / n - (total / n) ** 2, 0)
         self._refuse_constant(mean, variance)
-        return _Statistics(mean, variance)
+        return _Statistics(mean, variance, np.sqrt(variance) if self.preparation.standardize else None)
 
     def _refuse_constant(self, mean: Float[np.ndarray, " N0"], variance: Float[np.ndarray, " N0"]) -> None:
         # A feature whose variation float32 cannot resolve counts as constant.
@@ -239,10 +267,10 @@ class ArrayFamily:
     def _mean_variance(self, reduction: Reduction) -> float:
         """Return the mean variance of a feature after a reduction."""
         if isinstance(reduction, Whole):
-            return float(np.mean(self._statistics.variance))
+            return self._statistics.mean_variance
         total, n = 0.0, 0
         for x in self._pieces(ENOUGH):
-            y = reduction.reduce(x - self._statistics.mean)
+            y = reduction.reduce(self._statistics.centred(x))
             total, n = total + float(np.sum(y * y)), n + len(x)
         return total / (n * reduction.features)
 
@@ -251,11 +279,17 @@ class ArrayFamily:
         """All principal directions, largest variance first; the largest entry of each is positive."""
         covariance = np.zeros((self.features, self.features))
         for x in self._pieces():
-            d = x - self._statistics.mean
+            d = self._statistics.centred(x)
             covariance += d.T @ d
         directions = np.linalg.eigh(covariance)[1].T[::-1]
         largest = np.take_along_axis(directions, np.argmax(np.abs(directions), axis=1)[:, None], axis=1)
         return np.asarray(directions * np.sign(largest))
+
+
+def _default_shrink(raw: Raw) -> Shrink:
+    if raw.image:
+        return "plaquettes"
+    return "rotated" if raw.features <= MOST_BY_DEFAULT else "orthonormal"
 
 
 def held_out(samples: int, share: float) -> Int[np.ndarray, " n"]:

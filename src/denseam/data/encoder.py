@@ -1,7 +1,8 @@
 """The transformation of the data at one size, and its inverse.
 
-``y = (D (x/u − m)) / s`` with u the unit of the file (255 for 8-bit pixels), m the mean of each feature
-over the whole set, D the reduction to N features, and s = 1 or the number that gives mean variance 1.
+``y = D ((x/u − m) / d) / s`` with u the unit of the file (255 for 8-bit pixels), m the mean of each feature
+over the whole set, d = 1 or the standard deviation of each feature, D the reduction to N features, and s = 1
+or the number that gives mean variance 1.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ class Encoder:
     digest: str
     #: The share of its samples that was never trained on (`denseam.data.arrays.held_out`).
     heldout: float
+    deviation: Float[np.ndarray, " N0"] | None = None  # d, None for 1
 
     @property
     def original(self) -> int:
@@ -53,12 +55,17 @@ class Encoder:
     def of_units(self, x: Float[np.ndarray, "n N0"]) -> Float[np.ndarray, "n N"]:
         """Return the features of samples that are already divided by the unit."""
         # Subtracted in float64: for values far from zero a rounded mean would leave an offset.
-        y = self.reduction.reduce(np.asarray(x - self.mean, x.dtype))
+        centred = x - self.mean
+        if self.deviation is not None:
+            centred = centred / self.deviation
+        y = self.reduction.reduce(np.asarray(centred, x.dtype))
         return y if self.scale == 1 else y / np.asarray(self.scale, x.dtype)
 
     def decode(self, y: Float[np.ndarray, "n N"]) -> Float[np.ndarray, "n N0"]:
-        """Return states in the values of the file: ``u (m + L(s y))``."""
+        """Return states in the values of the file: ``u (m + d L(s y))``."""
         lifted = self.reduction.lift(np.asarray(y) * np.asarray(self.scale, y.dtype))
+        if self.deviation is not None:
+            lifted = lifted * self.deviation.astype(y.dtype)
         return np.asarray(self.unit * (self.mean.astype(y.dtype) + lifted), y.dtype)
 
     def pictures(self, y: Float[np.ndarray, "n N"]) -> Float[np.ndarray, "n h w c"]:
@@ -75,7 +82,7 @@ class Encoder:
             parts.append(f"{self.reduction.kind} to {self.features}")
         elif isinstance(self.reduction, reductions.Projection):
             parts.append(f"{self.reduction.kind} axes")
-        parts.append("centred")
+        parts.append("centred" if self.deviation is None else "standardized")
         if self.scale != 1:
             parts.append(f"divided by {self.scale:.4g}")
         return ", ".join(parts)
@@ -87,7 +94,10 @@ class Encoder:
             "reduction": reduction, "scale": self.scale, "unit": self.unit, "origin": self.origin,
             "image": list(self.image) if self.image else None, "digest": self.digest, "heldout": self.heldout,
         }  # fmt: skip
-        return document, {"mean": np.asarray(self.mean, np.float64), **tensors}
+        tensors["mean"] = np.asarray(self.mean, np.float64)
+        if self.deviation is not None:
+            tensors["deviation"] = np.asarray(self.deviation, np.float64)
+        return document, tensors
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any], tensors: Mapping[str, Any]) -> Encoder:
@@ -97,5 +107,6 @@ class Encoder:
             **plain,
             reduction=reductions.from_document(document["reduction"], tensors),
             mean=tensors["mean"],
+            deviation=tensors.get("deviation"),
             image=tuple(document["image"]) if document["image"] else None,
         )

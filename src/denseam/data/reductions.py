@@ -1,14 +1,21 @@
 """Reductions of a data set: linear maps D from all N0 features to N of them, and maps L back with D L = 1.
 
 ===============  ====================================================================================
-plaquettes       images: the mean over j×j blocks of pixels (the paper's D_j); L copies a block's value
-orthonormal      vectors: random orthonormal directions q_1 … q_N, D x = α (q_i · x)
+plaquettes       images: the mean over j×k blocks of pixels (the paper's D_j has j = k); L copies a block's
+                 value
+rotated          vectors: the N directions of largest variance, then a random rotation R of these,
+                 D x = α R (q_i · x); also at full size, so that every size has the same kind of features
 pca              vectors: the N directions of largest variance, D x = α (q_i · x)
+orthonormal      vectors: random orthonormal directions q_1 … q_N, D x = α (q_i · x)
 none             all N0 features as they are
 ===============  ====================================================================================
 
 α preserves the mean variance of a feature: ``tr(D Σ Dᵀ)/N = tr(Σ)/N0``. The orthonormal family is nested:
 the first features of a larger size are those of a smaller one, up to α.
+
+Leading components keep the problem that a memory can solve; random directions dilute it with noise. The
+rotation spreads the variance evenly over the features, so that an optimizer that works entry by entry (Adam)
+meets the same kind of features at every size.
 """
 
 from __future__ import annotations
@@ -29,13 +36,14 @@ Few = Float[np.ndarray, "n N"]
 Image = tuple[int, int, int]
 
 
-def plaquettes(height: int, width: int, j: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Return the number of the j×j block of each pixel of a height×width image, row by row.
+def plaquettes(height: int, width: int, j: int, k: int | None = None) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Return the number of the j×k block of each pixel of a height×width image, row by row; k is j if absent.
 
-    There are ⌈height/j⌉·⌈width/j⌉ blocks; those at the lower and right edge may be partial.
+    There are ⌈height/j⌉·⌈width/k⌉ blocks; those at the lower and right edge may be partial.
     """
-    refuse(whole(height=height, width=width, j=j))
-    rows, columns = np.arange(height) // j, np.arange(width) // j
+    k = j if k is None else k
+    refuse(whole(height=height, width=width, j=j, k=k))
+    rows, columns = np.arange(height) // j, np.arange(width) // k
     blocks: np.ndarray[Any, np.dtype[np.int64]] = rows[:, None] * (columns[-1] + 1) + columns[None, :]
     return blocks.ravel()
 
@@ -82,37 +90,38 @@ class Whole:
 
 @dataclasses.dataclass(frozen=True)
 class Plaquettes:
-    """Means over j×j blocks of pixels, separately in each channel."""
+    """Means over j×k blocks of pixels, separately in each channel."""
 
     original: Image
     j: int
+    k: int
     kind: Shrink = dataclasses.field(default="plaquettes", init=False)
 
     @property
     def image(self) -> Image:
         """Height, width and channels of the blocks."""
         height, width, channels = self.original
-        return math.ceil(height / self.j), math.ceil(width / self.j), channels
+        return math.ceil(height / self.j), math.ceil(width / self.k), channels
 
     @property
     def features(self) -> int:
-        """⌈h/j⌉·⌈w/j⌉ for each channel."""
+        """⌈h/j⌉·⌈w/k⌉ for each channel."""
         return math.prod(self.image)
 
     @property
     def blocks(self) -> Int[np.ndarray, " N0"]:
         """The block number of each original feature."""
         height, width, channels = self.original
-        of_pixel = plaquettes(height, width, self.j)
+        of_pixel = plaquettes(height, width, self.j, self.k)
         return np.asarray((of_pixel[:, None] * channels + np.arange(channels)).ravel())
 
     def reduce(self, x: All) -> Few:
         """Return the mean of every block."""
-        if self.j == 1:
+        if self.j == self.k == 1:
             return x
         height, width, channels = self.original
         stacked = x.reshape(len(x), height, width, channels)
-        rows, columns = np.arange(0, height, self.j), np.arange(0, width, self.j)
+        rows, columns = np.arange(0, height, self.j), np.arange(0, width, self.k)
         sums = np.add.reduceat(np.add.reduceat(stacked, rows, axis=1), columns, axis=2)
         heights, widths = np.diff([*rows, height]), np.diff([*columns, width])
         means = sums / (heights[:, None] * widths[None, :])[None, :, :, None]
@@ -156,10 +165,23 @@ def orthonormal(N: int, N0: int) -> Float[np.ndarray, "N N0"]:
     return np.asarray((q * np.sign(np.diag(r))).T)
 
 
+def blocks(image: Image) -> dict[int, tuple[int, int]]:
+    """Return features → (j, k) for every size that blocks of pixels can have.
+
+    Blocks are square, or up to twice as wide as high: then there is a size about half of every other one.
+    A square block, and then the smaller one, is preferred where several give the same size.
+    """
+    height, width, _ = image
+    shapes = [(j, k) for j in range(1, max(height, width) + 1) for k in range(j, 2 * j + 1)]
+    shapes.sort(key=lambda shape: (shape[0] != shape[1], shape), reverse=True)
+    return {Plaquettes(image, j, k).features: (j, k) for j, k in shapes}
+
+
 def to_document(reduction: Reduction) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, np.dtype[Any]]]]:
     """Return a reduction as plain values and tensors."""
     if isinstance(reduction, Plaquettes):
-        return {"kind": reduction.kind, "original": list(reduction.original), "j": reduction.j}, {}
+        original = list(reduction.original)
+        return {"kind": reduction.kind, "original": original, "j": reduction.j, "k": reduction.k}, {}
     if isinstance(reduction, Projection):
         document = {"kind": reduction.kind, "alpha": reduction.alpha}
         return document, {"directions": np.asarray(reduction.directions, np.float32)}
@@ -174,8 +196,9 @@ def from_document(
     kind = document["kind"]
     if kind == "plaquettes":
         height, width, channels = document["original"]
-        return Plaquettes((height, width, channels), document["j"])
-    if kind in ("orthonormal", "pca"):
+        j = document["j"]
+        return Plaquettes((height, width, channels), j, document.get("k", j))  # early ones were square
+    if kind in ("orthonormal", "pca", "rotated"):
         return Projection(tensors["directions"], document["alpha"], kind)
     if kind == "none":
         return Whole(document["features"], tuple(document["image"]) if document["image"] else None)

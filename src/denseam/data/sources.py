@@ -116,7 +116,7 @@ def source(name: str, preparation: Preparation | None = None) -> Source:
     if name in GAUSSIANS:
         refuse(
             f"{field} belongs to data from a file, not to {name!r}"
-            for field in ("shrink", "unit_variance")
+            for field in ("shrink", "standardize", "unit_variance")
             if getattr(preparation, field)
         )
         return _gaussian(name)

@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float
 
 from denseam.data.encoder import Encoder
 from denseam.data.readers import Raw
+from denseam.data.reductions import Projection
 from denseam.errors import InputError, refuse
 from denseam.files import ALONE, Writers
 from denseam.model import checkpoint
@@ -143,7 +144,7 @@ class Memory:
         if not (flat.dtype == bool or np.isin(flat, (0, 1, 255)).all()):
             raise InputError("mask must contain only true and false (or 1 and 0)")
         held = flat != 0
-        if self.encoder is not None and self.encoder.reduction.kind in ("orthonormal", "pca"):
+        if self.encoder is not None and isinstance(self.encoder.reduction, Projection):
             raise InputError(
                 f"mask: this memory sees {self.encoder.reduction.kind} projections, in which no single "
                 "feature can be held; train one with --shrink none"

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import denseam as dam
-from denseam.data import Encoder, Preparation, arrays, source, sources
+from denseam.data import Encoder, Preparation, arrays, reductions, source, sources
 from denseam.data.reductions import Plaquettes, orthonormal
 from denseam.errors import InputError
 from denseam.model import checkpoint
@@ -23,10 +23,11 @@ PIXELS = RNG.integers(0, 256, (40, 5, 4, 3), dtype=np.uint8)
 
 #: What is shrunk how, and to which sizes.
 FAMILIES = [
-    (IMAGES, "plaquettes", (42, 12, 6, 4, 1)),
+    (IMAGES, "plaquettes", (42, 24, 12, 6, 4, 1)),
     (PIXELS, "plaquettes", (60, 18, 12, 3)),
     (VECTORS, "orthonormal", (9, 5, 2)),
     (VECTORS, "pca", (9, 5, 2)),
+    (VECTORS, "rotated", (9, 5, 2)),
     (IMAGES, "orthonormal", (42, 7)),
     (PIXELS, "pca", (60, 8)),
     (VECTORS, "none", (9,)),
@@ -76,13 +77,13 @@ def refused(call, *parts):
 # --- linear maps -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("j", [1, 2, 3, 5, 7])
+@pytest.mark.parametrize(("j", "k"), [(1, 1), (1, 2), (2, 2), (2, 3), (3, 3), (5, 5), (4, 7), (7, 7)])
 @pytest.mark.parametrize("image", [(6, 6, 1), (6, 7, 1), (5, 4, 3), (1, 9, 4), (7, 2, 1)])
-def test_plaquettes_are_the_matrices(image, j):
-    D, L = reference.block_means(*image, j), reference.block_copies(*image, j)
-    plaquettes = Plaquettes(image, j)
+def test_plaquettes_are_the_matrices(image, j, k):
+    D, L = reference.block_means(*image, j, k), reference.block_copies(*image, j, k)
+    plaquettes = Plaquettes(image, j, k)
     height, width, channels = image
-    assert plaquettes.features == len(D) == -(-height // j) * -(-width // j) * channels
+    assert plaquettes.features == len(D) == -(-height // j) * -(-width // k) * channels
     x, y = RNG.standard_normal((3, len(L))), RNG.standard_normal((3, len(D)))
     assert np.allclose(plaquettes.reduce(x), x @ D.T, rtol=1e-13, atol=1e-13)
     assert np.array_equal(plaquettes.lift(y), y @ L.T)
@@ -91,11 +92,16 @@ def test_plaquettes_are_the_matrices(image, j):
     assert plaquettes.reduce(x.astype(np.float32)).dtype == np.float32
 
 
-def test_sizes_of_images_are_those_of_the_paper():
-    data = family(np.zeros((2, 28, 28), np.uint8))
-    assert data.sizes() == (1, 4, 9, 16, 25, 36, 49, 100, 196, 784)
-    assert family(np.zeros((2, 6, 7))).sizes() == (1, 2, 4, 6, 12, 42)
-    assert family(np.zeros((2, 5, 4, 3))).sizes() == (3, 6, 12, 18, 60)
+def test_sizes_of_images_are_those_of_the_paper_and_sizes_between_them():
+    sizes = reductions.blocks((28, 28, 1))
+    squares = {N: j for N, (j, k) in sizes.items() if j == k}
+    assert squares == {784: 1, 196: 2, 100: 3, 49: 4, 36: 5, 25: 6, 16: 7, 9: 10, 4: 14, 1: 28}
+    assert (sizes[392], sizes[140], sizes[98]) == ((1, 2), (2, 3), (2, 4))
+    assert all(j <= k <= 2 * j for j, k in sizes.values())
+    assert all(Plaquettes((28, 28, 1), *shape).features == N for N, shape in sizes.items())
+    assert family(np.zeros((2, 28, 28), np.uint8)).sizes() == tuple(sorted(sizes))
+    assert family(np.zeros((2, 6, 7))).sizes() == (1, 2, 4, 6, 9, 12, 24, 42)
+    assert family(np.zeros((2, 5, 4, 3))).sizes() == (3, 6, 9, 12, 18, 30, 60)
 
 
 def test_directions_are_orthonormal_and_nested():
@@ -110,13 +116,13 @@ def test_directions_are_orthonormal_and_nested():
 
 
 def test_sizes_of_vectors_are_nested_up_to_a_factor():
-    data = family(VECTORS)
+    data = family(VECTORS, shrink="orthonormal")
     large, small = encoded(data, 7), encoded(data, 3)
     ratio = small / large[:, :3]
     assert np.allclose(ratio, ratio[0, 0], rtol=1e-10)
 
 
-@pytest.mark.parametrize("shrink", ["orthonormal", "pca"])
+@pytest.mark.parametrize("shrink", ["orthonormal", "pca", "rotated"])
 def test_projections_keep_the_mean_variance(shrink):
     data = family(VECTORS, shrink=shrink)
     for N in (1, 4, 8, 9):
@@ -138,6 +144,35 @@ def test_principal_directions_are_those_of_the_singular_vectors(array):
     assert np.allclose(np.abs(Q @ V[:6].T), np.eye(6), atol=1e-8)
     spread = np.var(encoded(data, 6), axis=0)
     assert np.allclose(spread / spread[0], values[:6] ** 2 / values[0] ** 2, rtol=1e-9)
+
+
+def test_a_rotation_mixes_the_leading_directions_and_spreads_their_variance():
+    wide = RNG.standard_normal((4000, 64)) * np.linspace(1, 0.01, 64)
+    data, leading = family(wide, "wide.npy"), family(wide, "wide.npy", shrink="pca")
+    for N in (16, 64):
+        Q, L = (d.encoder(N).reduction.directions for d in (data, leading))
+        assert np.allclose(Q @ L.T @ L @ Q.T, np.eye(N), atol=1e-10), "the same subspace"
+        spread = np.var(encoded(data, N), axis=0)
+        assert spread.max() / spread.min() < 4
+        assert np.mean(spread) == pytest.approx(np.mean(np.var(wide, axis=0)), rel=1e-10)
+    assert spread.max() / spread.min() < 0.01 * np.divide(*np.var(wide, axis=0)[[0, -1]])
+
+
+def test_standardized_features_have_variance_one_before_they_are_shrunk(tmp_path):
+    x = VECTORS * 10.0 ** np.arange(-4, 5)
+    z = (x - x.mean(axis=0)) / x.std(axis=0)
+    data = family(x, shrink="none", standardize=True)
+    assert np.allclose(encoded(data, 9), z, rtol=1e-9)
+    for shrink in ("rotated", "pca", "orthonormal"):
+        shrunk, same = family(x, shrink=shrink, standardize=True), family(z, "z.npy", shrink=shrink)
+        assert np.allclose(encoded(shrunk, 4), encoded(same, 4), rtol=1e-7, atol=1e-9)
+    encoder = family(x, standardize=True, unit_variance=True).encoder(9)
+    assert np.allclose(encoder.decode(encoder.of_units(x)), x, rtol=1e-9)
+    assert encoder.scale == pytest.approx(1, rel=1e-12)
+    document, tensors = encoder.to_document()
+    assert np.allclose(Encoder.from_document(document, tensors).deviation, x.std(axis=0))
+    assert "standardized" in data.describe()
+    refused(lambda: family(IMAGES, standardize=True), "standardize", "images")
 
 
 # --- centring and scale ----------------------------------------------------------------------------
@@ -246,7 +281,7 @@ def test_values_far_from_zero_are_centred_and_scaled_right(dtype):
 
 
 @pytest.mark.usefixtures("pieces")
-@pytest.mark.parametrize("shrink", ["orthonormal", "pca"])
+@pytest.mark.parametrize("shrink", ["orthonormal", "pca", "rotated"])
 def test_pieces_change_nothing(shrink, monkeypatch, tmp_path):
     data = family(VECTORS, "pieces.npy", shrink=shrink, unit_variance=True)
     y, shape = encoded(data, 4), dam.Shape(4, 5, 30, 4)
@@ -348,10 +383,13 @@ def test_seeds_choose_different_samples():
 
 
 def test_the_digest_is_that_of_content_and_preparation(here):
-    prepared = [{}, {"shrink": "pca"}, {"shrink": "none"}, {"unit_variance": True}, {"heldout": 0.2}]
+    prepared = [
+        {}, {"shrink": "orthonormal"}, {"shrink": "pca"}, {"shrink": "none"}, {"unit_variance": True},
+        {"standardize": True}, {"heldout": 0.2},
+    ]  # fmt: skip
     digests = [family(VECTORS, **p).digest for p in prepared]
     assert len(set(digests)) == len(digests)
-    assert family(VECTORS, shrink="orthonormal", heldout=0.1).digest == digests[0], "as by default"
+    assert family(VECTORS, shrink="rotated", heldout=0.1).digest == digests[0], "as by default"
     (here / "elsewhere").mkdir()
     shutil.copy("x.npy", "elsewhere/y.npy")
     assert source("elsewhere/y.npy").digest == digests[0]
@@ -442,7 +480,7 @@ def test_what_cannot_be_asked_of_data():
     refused(lambda: study(preparation=Preparation(shrink="none")), "9 features", "4")
     refused(lambda: study(N=8), "36 samples", "4 more are held out", "40")
     family(IMAGES, "images.npy")
-    refused(lambda: study("images.npy", 5), "plaquettes of 2, 4, 6, 12, … features", "not of 5")
+    refused(lambda: study("images.npy", 5), "plaquettes of 4, 6, 9, 12, … features", "not of 5")
     for prepared in ({"shrink": "pca"}, {"unit_variance": True}):
         for name in ("isotropic", "anisotropic"):
             refused(
@@ -454,3 +492,6 @@ def test_what_cannot_be_asked_of_data():
 def test_principal_directions_of_very_many_features_are_refused(monkeypatch):
     monkeypatch.setattr(arrays, "MOST_FOR_PCA", 8)
     refused(lambda: family(VECTORS, shrink="pca"), "at most 8 features", "has 9", "orthonormal")
+    refused(lambda: family(VECTORS, shrink="rotated"), "at most 8 features", "has 9", "orthonormal")
+    monkeypatch.setattr(arrays, "MOST_BY_DEFAULT", 8)
+    assert family(VECTORS).shrink == "orthonormal"

@@ -328,7 +328,7 @@ def test_damaged_and_foreign_checkpoints_are_refused(here):
     altered("kind.safetensors", lambda d: d.update(kind="training"))
     altered("mean.safetensors", drop=("data.mean",))
     altered("shrunk.safetensors", lambda d: d["data"].pop("reduction"))
-    altered("plaquettes.safetensors", lambda d: d["data"]["reduction"].update(j=3))
+    altered("plaquettes.safetensors", lambda d: d["data"]["reduction"].update(j=3, k=3))
     torn = here / "torn.safetensors"
     torn.write_bytes((here / "good.safetensors").read_bytes()[:-9])
     for name, *parts in (
@@ -555,7 +555,7 @@ def test_nothing_is_written_when_the_input_is_bad(saved, here):
     for hide in ("middle", "0", "1", "-0.5", "nan", ""):
         refuse("hide", "'top'", repr(hide), hide=hide)
     refuse("hide 'top'", "for images", checkpoint=vectors, data="vectors.npy", hide="top")
-    refuse("mask", "orthonormal", checkpoint=vectors, data="vectors.npy", hide="0.3")
+    refuse("mask", "rotated", checkpoint=vectors, data="vectors.npy", hide="0.3")
     refuse("noise", noise=(-1.0,))
     refuse("out", ".npz or .npy", "out.csv", out="new/out.csv")
     refuse("images.npy", "not a folder", out="images.npy/inside/out.npz")
