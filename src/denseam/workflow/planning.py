@@ -21,8 +21,8 @@ from denseam.rules.cost import operations, step_operations, steps, training_byte
 from denseam.rules.table import OPTIMIZERS
 from denseam.training.devices import cores, platform_of
 from denseam.workflow import roofline
-from denseam.workflow.calibration import rates_here
 from denseam.workflow.goals import Goal
+from denseam.workflow.rates import rates_here
 from denseam.workflow.tuning import REACH, SCOUT
 
 #: The share of the product rate of a GPU that a whole step reaches. It is below `roofline.PRODUCT_SHARE`, the
