@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
-from denseam.cli.options import json_option, quiet_option, study_options, takes
-from denseam.cli.program import OK, app, interruptible, needed, progress_of, show
+from denseam.cli.options import cluster_options, json_option, quiet_option, study_options, takes
+from denseam.cli.program import OK, app, interruptible, needed, progress_of, show, training_on
 from denseam.cli.text import (
     print_consistency,
     print_device_plan,
@@ -19,7 +19,7 @@ from denseam.cli.text import (
     print_trained,
     print_tuned,
 )
-from denseam.errors import InputError
+from denseam.errors import InputError, together
 from denseam.rules.fields import Parameter, Part, parameters
 from denseam.workflow.target_sizes import TargetSizes
 
@@ -81,6 +81,7 @@ def plan(
 
 @app.command(epilog=DATA_HELP)
 @click.argument("data")
+@takes(cluster_options(), "where")
 @takes(goal_options(), "target")
 @click.option(
     "--tune", "tuned", default="eta0", show_default=True, help="Axes to tune, as in eta0,s1_0,s2_0."
@@ -97,21 +98,33 @@ def plan(
 @json_option
 @quiet_option
 def tune(
-    data: str, target: dict[str, Any], tuned: str, out: str | None, json_: bool, quiet: bool, **options: Any
+    data: str,
+    target: dict[str, Any],
+    where: dict[str, Any],
+    tuned: str,
+    out: str | None,
+    json_: bool,
+    quiet: bool,
+    **options: Any,
 ) -> int:
     """Find the learning rate of a large model at small sizes, and say whether it can be trusted."""
     from denseam.report.plots import draw_tuned
+    from denseam.studies.cluster import cluster_from
     from denseam.workflow.goals import goal
+    from denseam.workflow.tuning import RUNS
     from denseam.workflow.tuning import tune as search
 
-    folder = needed(out, "out is needed: a folder for the runs and the result")
-    wanted = goal(data, **target)
+    folder, wanted, cluster = together(
+        lambda: needed(out, "out is needed: a folder for the runs and the result"),
+        lambda: goal(data, **target),
+        lambda: cluster_from(None, where),
+    )
     if not wanted.study.rule().prescribed:
         warning = f"{wanted.study.name}: not a prescribed rule, so not expected to transfer"
         print(f"warning: {warning}", file=sys.stderr)
     axes = [axis.strip() for axis in tuned.split(",") if axis.strip()]
-    with interruptible(folder) as pressed:
-        result = search(wanted, folder, tuned=axes, progress=progress_of(quiet), stop=pressed, **options)
+    with training_on(cluster, folder, progress_of(quiet), Path(folder) / RUNS) as training:
+        result = search(wanted, folder, tuned=axes, **training, **options)
     files = [str(f) for f in draw_tuned(result, folder)]
     document = {"out": folder, "files": [str(Path(folder) / "tuned.json"), *files]}
     show(json_, result.to_json() | document, print_tuned, result, files)

@@ -18,6 +18,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
@@ -173,6 +174,8 @@ def tune(
     stop: threading.Event | None = None,
     say: Callable[[str], None] | None = None,
     devices: Sequence[Any] | None = None,
+    workers: int | None = None,
+    executor: Executor | None = None,
     **target: Any,
 ) -> Tuned:
     """Find the learning rate of a large model at small sizes.
@@ -191,8 +194,8 @@ def tune(
         The maximum number of operations, as a share of a sweep at the target.
     trials
         The number of points to try at the smallest size if several axes are tuned.
-    progress, stop, devices
-        As in `sweep`.
+    progress, stop, devices, workers, executor
+        As in `sweep`. If workers cannot train a run, the search ends with `RunsSetAside` and can be resumed.
     say
         Instead of `progress`: called with a line for every step of the search.
     target
@@ -214,7 +217,8 @@ def tune(
     others = tuple(a for a in axes if a != "eta0")
     if others:
         prepare(wanted, others)  # before anything is trained
-    return Search(wanted, Path(out), seeds, budget, told(progress, say), stop, devices).run(others, trials)
+    where = {"devices": devices, "workers": workers, "executor": executor}
+    return Search(wanted, Path(out), seeds, budget, told(progress, say), stop, **where).run(others, trials)
 
 
 class Search:
@@ -227,11 +231,11 @@ class Search:
         seeds: int,
         budget: float,
         progress: Progress,
-        stop: threading.Event | None,
-        devices: Sequence[Any] | None,
+        stop: threading.Event | None = None,
+        **where: Any,
     ) -> None:
         self.goal, self.out, self.seeds, self.budget = wanted, out, seeds, budget
-        self.progress, self.stop, self.devices = progress, stop, devices
+        self.progress, self.stop, self.where = progress, stop, where
         self.used: dict[str, float] = {}  # key → operations of every run that was used
         self.seconds = 0.0
         self.constants: dict[str, float] = {}
@@ -263,10 +267,10 @@ class Search:
     def train(self, study: Study, specs: list[RunSpec]) -> Records:
         """Train the missing runs; return the records of all of these runs."""
         summary = run_specs(
-            [(study, specs)], self.out / RUNS, progress=self.progress, stop=self.stop, devices=self.devices
+            [(study, specs)], self.out / RUNS, progress=self.progress, stop=self.stop, **self.where
         )
         self.used |= {spec.key: self.goal.operations(spec.scale) for spec in specs}
-        return summary.records
+        return summary.complete()
 
     def study(self, scales: tuple[int, ...], grid: Sequence[int], seeds: int) -> Study:
         """Return the study with η0 = rate(k) for each k of the grid."""

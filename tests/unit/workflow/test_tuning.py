@@ -3,6 +3,8 @@
 import dataclasses
 import json
 import math
+import shutil
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -13,6 +15,8 @@ from denseam.analysis.prediction import Expected, expected_curve
 from denseam.analysis.transfer import Verdict
 from denseam.data import Preparation
 from denseam.errors import InputError
+from denseam.studies.executors import RunsSetAside
+from denseam.studies.shards import run_shard
 from denseam.studies.store import Store
 from denseam.training.progress import Progress
 from denseam.workflow import tuning
@@ -159,8 +163,6 @@ def test_a_search_ends_with_a_value_that_transfers(searched):
 
 
 def test_a_search_can_be_repeated_and_resumed(searched, tmp_path):
-    import shutil
-
     again = Counting()
     copy = tmp_path / "copy"
     shutil.copytree(searched.folder, copy)
@@ -174,6 +176,49 @@ def test_a_search_can_be_repeated_and_resumed(searched, tmp_path):
     tune(searched.goal, copy, progress=again)
     assert 0 < again.trained < searched.cost.runs
     assert found_in(copy) == found_in(searched.folder)
+
+
+def test_an_executor_gives_the_same_result_and_resumes_what_was_begun_here(searched, tmp_path):
+    elsewhere = Counting()
+    (tmp_path / "runs" / "shards").mkdir(parents=True)
+    first, *_ = sorted((searched.folder / "runs" / "shards").iterdir())
+    shutil.copy(first, tmp_path / "runs" / "shards")
+    begun = len(Store(tmp_path / "runs").read())
+    with ThreadPoolExecutor(2) as pool:
+        tune(searched.goal, tmp_path, executor=pool, progress=elsewhere)
+    assert elsewhere.trained == searched.cost.runs - begun
+    assert found_in(tmp_path) == found_in(searched.folder)
+
+
+class Losing(ThreadPoolExecutor):
+    """Its workers fail with every shard after the first so many."""
+
+    def __init__(self, shards):
+        super().__init__(1)
+        self.shards = shards
+
+    def submit(self, fn, /, *arguments):
+        if fn is run_shard:
+            self.shards -= 1
+        return super().submit(fn if self.shards >= 0 else self.fail, *arguments)
+
+    @staticmethod
+    def fail(*_):
+        raise RuntimeError("a bad GPU")
+
+
+def test_a_search_that_loses_runs_ends_there_and_can_be_resumed(searched, tmp_path):
+    with Losing(1) as pool, pytest.raises(RunsSetAside) as caught:
+        tune(searched.goal, tmp_path, executor=pool)
+    assert len(caught.value.shards) == 1
+    assert str(caught.value).startswith("set aside: relu-sgd at scale 8, ")
+    assert str(caught.value).endswith("RuntimeError: a bad GPU; run the same again to resume")
+    assert not (tmp_path / FILE).exists()
+    kept = len(Store(tmp_path / "runs").read())
+    again = Counting()
+    tune(searched.goal, tmp_path, progress=again)
+    assert again.trained == searched.cost.runs - kept
+    assert found_in(tmp_path) == found_in(searched.folder)
 
 
 def test_the_recipe_survives_the_disk(searched):
@@ -255,7 +300,7 @@ def judged(scales, cause, regret=0.05):
 def climber(monkeypatch, tmp_path, judge, budget=1.0):
     """A search whose sweeps train nothing and whose verdicts are given."""
     wanted = goal("isotropic", features=1024, epochs=2)
-    search = tuning.Search(wanted, tmp_path, 3, budget, Progress(), None, None)
+    search = tuning.Search(wanted, tmp_path, 3, budget, Progress())
     monkeypatch.setattr(search, "_widened", lambda scales, grid: grid)
 
     def sweep(scales, grid, seeds):

@@ -1,16 +1,20 @@
 """From data to a trained memory, through the installed program."""
 
+import contextlib
 import json
 import os
 import random
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 from denseam.cli import main
+from denseam.studies import dask_executor
+from denseam.studies.shards import run_shard
 from tests.program import PROGRAM, run
 
 GOAL = ("--features", 64, "--epochs", 6, "--rho", 4, "--beta", 0.25, "--optimizer", "sgd")
@@ -128,6 +132,53 @@ def test_a_refusal_is_an_answer(tmp_path, inside):
     assert "no learning rate is recommended" in found.stderr
 
 
+class Failing(ThreadPoolExecutor):
+    """Answers, and cannot train anything."""
+
+    def submit(self, fn, /, *arguments):
+        return super().submit(fn if fn is not run_shard else lambda _: 1 / 0, *arguments)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("tune", "isotropic", *GOAL),
+        (
+            "check",
+            "--activation",
+            "relu",
+            "--optimizer",
+            "sgd",
+            "--scales",
+            "8,16",
+            "--steps",
+            1,
+            "--seeds",
+            2,
+        ),
+    ],
+    ids=["tune", "check"],
+)
+def test_runs_that_a_cluster_could_not_train_end_the_command_with_74(command, tmp_path, inside, monkeypatch):
+    where = []
+
+    @contextlib.contextmanager
+    def failing(cluster, folder, *, progress):
+        where.append((cluster.kind, cluster.workers, os.path.basename(folder)))
+        with Failing(1) as pool:
+            yield pool
+
+    monkeypatch.setattr(dask_executor, "connect", failing)
+    found = inside(*command, "--executor", "dask", "--workers", 2, "--out", tmp_path / "out", "-q", "--json")
+    assert (found.returncode, found.stdout) == (74, "")
+    (line,) = found.stderr.splitlines()
+    assert line.startswith("denseam: set aside: relu-sgd at scale 8")
+    assert "ZeroDivisionError" in line
+    assert "run the same again to resume" in line
+    assert where == [("dask", 2, "runs" if command[0] == "tune" else "out")]
+    assert not (tmp_path / "out" / "tuned.json").exists()
+
+
 @pytest.fixture(scope="module")
 def bad(tmp_path_factory):
     folder = tmp_path_factory.mktemp("bad")
@@ -160,6 +211,15 @@ def bad(tmp_path_factory):
         ("tune {bad}/good.npy --samples 1000 --out {out}", "90 samples to train on (10 more are held out)"),
         ("tune {bad}/good.npy --scales 16,32,128 --out {out}", "target 64 is smaller than the base"),
         ("tune {bad}/good.npy", "out is needed"),
+        ("tune {bad}/good.npy --out {out} --executor ray", "executor must be 'local', 'dask' or 'slurm'"),
+        ("tune {bad}/good.npy --optimizer lion --address tcp://a:1", "out is needed: a folder for the runs"),
+        ("tune {bad}/good.npy --optimizer lion --address tcp://a:1", "optimizer must be 'sgd' or 'adam'"),
+        (
+            "tune {bad}/good.npy --optimizer lion --address tcp://a:1",
+            "address belongs to the executor 'dask'",
+        ),
+        ("check --activation relu --optimizer sgd --executor dask", "out is needed with the executor 'dask'"),
+        ("check {bad} --executor dask", "its runs are judged as they are"),
         ("tune {bad}/good.npy --tune eta0,gamma --out {out}", "gamma"),
         ("tune {bad}/good.npy --shrink plaquettes --out {out}", "plaquettes"),
         ("tune nowhere.npy --out {out}", "nowhere.npy"),
