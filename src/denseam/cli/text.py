@@ -163,6 +163,10 @@ def print_tuned(tuned: Any, files: list[str]) -> None:
         print(f"next: denseam train {g.study.data} --tuned {tuned.folder}")
 
 
+#: What is added to a learning rate, by where it comes from.
+ORIGINS = {"tuned": " at this size", "given": ", which was given, not tuned"}
+
+
 def print_trained(trained: Any, folder: str, files: list[str]) -> None:
     """Print how a training ended."""
     if trained.status == "diverged":
@@ -176,9 +180,11 @@ def print_trained(trained: Any, folder: str, files: list[str]) -> None:
     if trained.left_at is not None:
         side = f"epoch {trained.left_at} ({trained.left_side})"
         print(f"the loss left the range predicted by the small models after {side}")
-    elif trained.expected is not None:
-        low, high = (trained.zero_mse * float(v[-1]) for v in (trained.expected.low, trained.expected.high))
+    elif trained.predicted_mse is not None:
+        low, high = trained.predicted_mse
         print(f"predicted by the small models: {low:.4g} … {high:.4g}")
+    else:
+        print(f"no loss curve was predicted for eta0 = {trained.eta0:.3g}{ORIGINS[trained.eta0_from.value]}")
     print_files(files)
     options = f"--noise {trained.noise:g} --steps 3 --out recalled"
     print(f"next: denseam recall {folder}/memory.safetensors INPUT {options}")

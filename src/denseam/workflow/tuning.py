@@ -125,7 +125,7 @@ class Tuned:
         """The recipe for training the target."""
         if self.eta0 is None:
             raise InputError(f"{self.folder}: no learning rate was recommended there ({self.verdict.reason})")
-        return Recipe(self.goal.study, self.eta0, dict(self.constants), self.expected)
+        return Recipe(self.goal.study, self.eta0, dict(self.constants), self.expected, tuned_eta0=self.eta0)
 
     @property
     def advice(self) -> str:

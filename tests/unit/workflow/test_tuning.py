@@ -23,7 +23,7 @@ from denseam.workflow import tuning
 from denseam.workflow.advice import Advice, Remedy, advise
 from denseam.workflow.goals import goal
 from denseam.workflow.planning import Machine, plan
-from denseam.workflow.recipe import FILE, Recipe, read_recipe, write_result
+from denseam.workflow.recipe import FILE, Origin, Recipe, read_recipe, write_result
 from denseam.workflow.tuning import rate, tune
 
 SMALL = {"features": 64, "epochs": 6, "kappa": 2.0, "rho": 4.0, "beta": 0.25}
@@ -95,6 +95,10 @@ def test_the_ladder_comes_from_the_data(vectors, tmp_path):
         ({"kappa": 0.0}, "kappa must be above 0"),
         ({"beta": 0.0}, "beta must be above 0"),
         ({"rho": 0.0}, "rho must be above 0"),
+        (
+            {"noise": (0.25, 0.5)},
+            "noise must be one value, since one model is trained in the end, got 0.25, 0.5",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(vectors, asked, words):
@@ -223,6 +227,7 @@ def test_a_search_that_loses_runs_ends_there_and_can_be_resumed(searched, tmp_pa
 
 def test_the_recipe_survives_the_disk(searched):
     recipe = read_recipe(searched.folder)
+    assert recipe.origin is searched.recipe.origin is Origin.TUNED
     assert recipe.study == searched.goal.study
     assert recipe.run() == searched.recipe.run()
     assert np.allclose(recipe.expected.middle, searched.expected.middle, rtol=1e-5)

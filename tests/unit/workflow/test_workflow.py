@@ -110,6 +110,26 @@ def test_train_recall_and_consistency(images, tuned, trained, tmp_path, inside):
     assert (tmp_path / "c" / "consistency.png").stat().st_size > 5000
 
 
+def test_train_takes_a_learning_rate_without_a_tuning(images, tuned, tmp_path, inside):
+    folder, found = tuned
+    options = ("--epochs", 12, "--unit-variance", "--eta0", 0.02, "--out", tmp_path / "given", "--json")
+    said = document(inside("train", images, *options))
+    assert (said["eta0"], said["eta0_from"], said["tuned_eta0"]) == (0.02, "given", None)
+    assert said["predicted_mse"] is None
+    replaced = inside("train", images, "--tuned", folder, "--eta0", 0.02, "--out", tmp_path / "replaced")
+    assert replaced.returncode == 0
+    assert "eta0 = 0.02 (given; no loss curve is predicted)" in replaced.stderr
+    assert "no loss curve was predicted for eta0 = 0.02, which was given, not tuned" in replaced.stdout
+    record = json.loads((tmp_path / "replaced" / "training.json").read_text())
+    assert (record["eta0"], record["eta0_from"]) == (0.02, "given")
+    assert record["tuned_eta0"] == document(found)["eta0"]
+    assert record["loss"] == said["loss"]  # the same model: only its learning rate came another way
+    again = inside("train", images, *options[:3], "--eta0", 0.03, *options[5:])
+    assert again.returncode == 64
+    assert len(again.stderr.splitlines()) == 1
+    assert "eta0 must be 0.02, with which the training in" in again.stderr
+
+
 def test_plan_comes_before_anything(images, inside):
     found = run("plan", images, "--json")
     said = document(found)
@@ -224,7 +244,22 @@ def bad(tmp_path_factory):
         ("tune {bad}/good.npy --shrink plaquettes --out {out}", "plaquettes"),
         ("tune nowhere.npy --out {out}", "nowhere.npy"),
         ("plan {bad}/good.npy --regime memories-only", "memories is needed"),
-        ("train {bad}/good.npy", "tuned is needed"),
+        ("train {bad}/good.npy", "tuned is needed: the folder of denseam tune; or eta0, to train without"),
+        ("train {bad}/good.npy --eta0 0.1", "out is needed without a tuning"),
+        (
+            "train {bad}/good.npy --eta0 fast --samples 1000 --out {out}",
+            "eta0 must be above 0 and finite, got 'fast'",
+        ),
+        ("train {bad}/good.npy --eta0 fast --samples 1000 --out {out}", "90 samples to train on"),
+        ("train {bad}/good.npy --eta0 0.1 --noise 0.1,0.2 --out {out}", "noise must be one value"),
+        (
+            "train {bad}/good.npy --tuned {bad} --unit-variance --epochs 3 --eta0 0.1 --out {out}",
+            "epochs comes from the tuning in {bad}; leave it out",
+        ),
+        (
+            "train {bad}/good.npy --tuned {bad} --unit-variance --epochs 3 --eta0 0.1 --out {out}",
+            "unit_variance comes from the tuning in {bad}; leave it out",
+        ),
         ("train {bad}/good.npy --tuned {bad}", "has no tuned.json"),
         ("recall {bad}/good.npy {bad}/good.npy", "not a readable safetensors file"),
         ("recall {model} {bad}/good.npy --out {out}", "144 features (12×12 images)"),
@@ -243,7 +278,7 @@ def test_bad_input_is_one_line_and_leaves_nothing(arguments, words, bad, images,
     said = capsys.readouterr()
     assert said.out == ""
     assert len(said.err.splitlines()) == 1
-    assert words in said.err
+    assert words.format(bad=bad) in said.err
     assert not out.exists()
 
 
