@@ -153,6 +153,8 @@ def print_tuned(tuned: Any, files: list[str]) -> None:
         print(tuned.scales_at_target().explain(g.study.regime.shape(tuned.base)))
     else:
         print(f"no learning rate is recommended; {tuned.advice}")
+        if tuned.commands:
+            print("commands that would settle it:", *(f"  {line}" for line in tuned.commands), sep="\n")
     print(
         f"\ncost: {c.tuning:.2e} operations in {c.runs} runs, {duration(c.seconds)}; this is "
         f"{100 * c.share:.2g} % of a sweep at the target, {c.target_sweep:.2e}; one run there takes "

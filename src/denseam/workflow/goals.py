@@ -84,7 +84,8 @@ def goal(data: str, *, scales: Sequence[int] | None = None, **target: Any) -> Go
     """
     study = target_study(data, **target)
     if scales:
-        return Goal(study, _checked(DOCUMENT["scales"].read(scales), study.scales[0], study), len(scales))
+        given = _checked(DOCUMENT["scales"].read(scales), study.scales[0], study)
+        return Goal(study, given, first=len(given))
     return Goal(study, ladder(study, study.scales[0]))
 
 
@@ -167,6 +168,14 @@ def ladder(study: Study, target: int) -> tuple[int, ...]:
             f"allow {len(chosen)} of the {FEWEST_SIZES} needed; sweep the target itself (denseam sweep)"
         )
     return tuple(chosen)
+
+
+def default_ladder(study: Study) -> tuple[int, ...]:
+    """Return the sizes that are chosen for a target by default; none if it has too few below it."""
+    try:
+        return ladder(study, study.scales[0])
+    except InputError:
+        return ()
 
 
 def _fits(study: Study, scale: int) -> bool:

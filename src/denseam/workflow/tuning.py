@@ -35,7 +35,7 @@ from denseam.studies.records import Records
 from denseam.studies.runner import run_specs
 from denseam.studies.study import RunSpec, Study
 from denseam.training.progress import Progress, told
-from denseam.workflow.advice import Advice, advise
+from denseam.workflow.advice import Advice, advise, commands
 from denseam.workflow.goals import FEWEST_SIZES, Goal, goal
 from denseam.workflow.joint import best_point, neighbours, prepare
 from denseam.workflow.recipe import Recipe, write_result
@@ -93,6 +93,8 @@ class Tuned:
         The smallest size from which the optimum no longer moves, all sizes used, and the number of seeds.
     remedy
         What would make the rate transfer, if it does not; `advice` is the sentence.
+    options
+        The options of the search, for the `commands` that would settle a refusal.
     """
 
     goal: Goal
@@ -108,6 +110,7 @@ class Tuned:
     cost: Cost
     expected: Expected | None
     folder: Path
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
     def recommended(self) -> bool:
@@ -132,6 +135,17 @@ class Tuned:
         """What would make the rate transfer; '' if it does."""
         return "" if self.remedy is None else self.remedy.describe()
 
+    @property
+    def commands(self) -> tuple[str, ...]:
+        """The commands that would settle a refusal; none if a value is recommended."""
+        if self.remedy is None:
+            return ()
+        optima = [value for _, value in sorted(self.verdict.optimum.items()) if value is not None]
+        return commands(
+            self.remedy, self.goal, self.folder, around=optima[-1] if optima else None,
+            constants=self.constants, options=self.options,
+        )  # fmt: skip
+
     def scales_at_target(self) -> Scales | None:
         """Return the multipliers and learning rates of the target."""
         if self.eta0 is None:
@@ -153,6 +167,7 @@ class Tuned:
             "scales": list(self.scales),
             "seeds": self.seeds,
             "advice": self.advice or None,
+            "commands": list(self.commands),
             "target": dataclasses.asdict(self.goal.shape),
             "parameters": {n: getattr(target, n) for n in names} if target else None,
             "cost": dataclasses.asdict(self.cost) | {"share": self.cost.share},
@@ -258,7 +273,8 @@ class Search:
         if best.status == "TRANSFERS":  # otherwise there is no η0 at which to vary the other axes
             judged = {axis: self._judge_axis(axis, best) for axis in others}
         self.seconds = time.perf_counter() - began
-        result = self._result(best, judged, grid)
+        axes = {"tune": ("eta0", *others), "trials": trials} if others else {}
+        result = self._result(best, judged, grid, {"seeds": self.seeds, "budget": self.budget, **axes})
         write_result(self.out, result.to_json(), result.recipe if result.recommended else None)
         return result
 
@@ -373,7 +389,9 @@ class Search:
 
     # --- the result --------------------------------------------------------------------------------
 
-    def _result(self, best: Verdict, judged: dict[str, Verdict], grid: range) -> Tuned:
+    def _result(
+        self, best: Verdict, judged: dict[str, Verdict], grid: range, options: Mapping[str, Any]
+    ) -> Tuned:
         holds = all(v.status == "TRANSFERS" for v in (best, *judged.values()))
         scales = tuple(sorted(best.optimum))
         eta0, interval = (_chosen(best), _interval(best)) if holds else (None, None)
@@ -382,6 +400,13 @@ class Search:
             rows = self._sweep(scales, grid, self.seeds)
             curve = expected_curve(list(rows), eta0, self.goal.target)
         runs = len(grid) * self.seeds
+        cost = Cost(
+            runs=len(self.used),
+            tuning=sum(self.used.values()),
+            target_run=self.goal.operations(self.goal.target),
+            target_sweep=runs * self.goal.operations(self.goal.target),
+            seconds=self.seconds,
+        )
         return Tuned(
             goal=self.goal,
             verdict=best,
@@ -392,16 +417,11 @@ class Search:
             base=scales[0] if holds else None,
             scales=tuple(sorted({int(s) for s in self.goal.ladder if s <= scales[-1]})),
             seeds=self.seeds,
-            remedy=None if holds else advise(self.goal, best, judged, self.budget),
-            cost=Cost(
-                runs=len(self.used),
-                tuning=sum(self.used.values()),
-                target_run=self.goal.operations(self.goal.target),
-                target_sweep=runs * self.goal.operations(self.goal.target),
-                seconds=self.seconds,
-            ),
+            remedy=None if holds else advise(self.goal, best, judged, cost.share),
+            cost=cost,
             expected=curve,
             folder=self.out,
+            options=options,
         )
 
 

@@ -345,10 +345,26 @@ def test_it_stops_at_the_budget_and_says_so(monkeypatch, tmp_path):
     )
     found, _ = search._climb((32, 64, 128), range(9))
     assert tuple(found.optimum) == (64, 128, 256)  # (1/4)³ = 1.6 % is allowed, (1/2)³ is not
-    given = advise(search.goal, found, {}, 0.02)
+    spent = sum(search.used.values()) / (27 * search.goal.operations(1024))
+    given = advise(search.goal, found, {}, spent)
     assert given == Advice(Remedy.NEXT_SIZE, letter="N", scale=512, budget=0.15)
     assert "N = 512" in given.describe()
     assert "--budget 0.15" in given.describe()
+    again = climber(monkeypatch, tmp_path, lambda s, scales: judged(scales, Cause.OPTIMUM_MOVES), budget=0.15)
+    found, _ = again._climb((32, 64, 128), range(9))
+    assert max(found.optimum) == 512
+
+
+@pytest.mark.parametrize(
+    ("scales", "given"),
+    [
+        ((32, 64, 128), Advice(Remedy.OTHER_SIZES, letter="N", scale=256, scales=(32, 64, 128, 256))),
+        ((32, 64, 600), Advice(Remedy.LOOK_INSIDE)),
+    ],
+)
+def test_sizes_that_were_not_given_are_left_too(scales, given):
+    wanted = goal("isotropic", features=1024, epochs=2, scales=scales)
+    assert advise(wanted, judged(scales, Cause.OPTIMUM_MOVES), {}, 0.1) == given
 
 
 @pytest.mark.parametrize(

@@ -147,6 +147,14 @@ def test_a_refusal_is_an_answer(tmp_path, inside):
     assert found.returncode == 1
     assert "no learning rate is recommended" in found.stdout
     assert "not the prescription" in found.stdout
+    lines = found.stdout.partition("commands that would settle it:\n")[2].splitlines()[:2]
+    assert [line.split()[:3] for line in lines] == [
+        ["denseam", "tune", "isotropic"], ["denseam", "sweep", "--activation"]
+    ]  # fmt: skip
+    assert "--parameterization" not in lines[0]
+    assert "--scales 64 " in lines[1]
+    written = json.loads((tmp_path / "t" / "tuned.json").read_text())
+    assert written["commands"] == [line.strip() for line in lines]
     found = inside("train", "isotropic", "--tuned", tmp_path / "t")
     assert found.returncode == 64
     assert "no learning rate is recommended" in found.stderr
