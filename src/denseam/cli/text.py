@@ -135,6 +135,7 @@ def print_plan(plan: Any, goal: Any) -> None:
         ["", "N", "K", "P", "B", "runs", "operations", "memory per run", "time (about)"],
         [cells(row) for row in (*plan.tuning, plan.training, plan.sweep)],
     )
+    print(plan.use.describe())
     print(
         f"tuning at small sizes: {100 * plan.share:.2g} % of the operations of a sweep at the target "
         "(more if the grid must be widened or the sizes are too small); compiling adds some seconds for each "
@@ -145,6 +146,8 @@ def print_plan(plan: Any, goal: Any) -> None:
 def print_tuned(tuned: Any, files: list[str]) -> None:
     """Print the result of a search, and what to do next."""
     print_verdicts([tuned.verdict, *tuned.others.values()])
+    from denseam.workflow.data_use import data_use
+
     c, g = tuned.cost, tuned.goal
     if tuned.recommended:
         low, high = tuned.eta0_ci
@@ -155,8 +158,9 @@ def print_tuned(tuned: Any, files: list[str]) -> None:
         print(f"no learning rate is recommended; {tuned.advice}")
         if tuned.commands:
             print("commands that would settle it:", *(f"  {line}" for line in tuned.commands), sep="\n")
+    print(f"\n{data_use(g).describe()}")
     print(
-        f"\ncost: {c.tuning:.2e} operations in {c.runs} runs, {duration(c.seconds)}; this is "
+        f"cost: {c.tuning:.2e} operations in {c.runs} runs, {duration(c.seconds)}; this is "
         f"{100 * c.share:.2g} % of a sweep at the target, {c.target_sweep:.2e}; one run there takes "
         f"{c.target_run:.2e}"
     )

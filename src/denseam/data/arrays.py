@@ -76,6 +76,11 @@ class ArrayFamily:
         """The number of samples for training."""
         return len(self._training)
 
+    @property
+    def heldout_samples(self) -> int:
+        """The number of samples that are never trained on."""
+        return len(self._heldout)
+
     def describe(self) -> str:
         """Return the origin of the data and its preparation in one line."""
         scaled = ", unit variance" if self.preparation.unit_variance else ""

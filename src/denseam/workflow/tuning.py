@@ -36,6 +36,7 @@ from denseam.studies.runner import run_specs
 from denseam.studies.study import RunSpec, Study
 from denseam.training.progress import Progress, told
 from denseam.workflow.advice import Advice, advise, commands
+from denseam.workflow.data_use import data_use
 from denseam.workflow.goals import FEWEST_SIZES, Goal, goal
 from denseam.workflow.joint import best_point, neighbours, prepare
 from denseam.workflow.recipe import Recipe, write_result
@@ -172,6 +173,7 @@ class Tuned:
             "parameters": {n: getattr(target, n) for n in names} if target else None,
             "cost": dataclasses.asdict(self.cost) | {"share": self.cost.share},
             "data": self.goal.study.source().describe(),
+            **data_use(self.goal).to_json(),
             "verdict": self.verdict.to_json(),
             "others": {k: v.to_json() for k, v in self.others.items()},
         }

@@ -21,6 +21,7 @@ from denseam.studies.store import Store
 from denseam.training.progress import Progress
 from denseam.workflow import tuning
 from denseam.workflow.advice import Advice, Remedy, advise
+from denseam.workflow.data_use import data_use
 from denseam.workflow.goals import goal
 from denseam.workflow.planning import Machine, plan
 from denseam.workflow.recipe import FILE, Origin, Recipe, read_recipe, write_result
@@ -441,6 +442,22 @@ def test_a_loss_leaves_the_curve_after_two_epochs_outside():
 
 
 # --- price -------------------------------------------------------------------------------------------
+
+
+def test_it_is_said_how_much_of_the_data_the_target_sees(vectors, searched):
+    machine = Machine("cpu", "test", 2, 2e11)
+    for settings, numbers, words in (
+        ({"rho": 5.0}, (320, 540, 60), "the target is trained on 320 of 540 samples; 60 more are held out"),
+        ({"memories": 512}, (540, 540, 60), "the target is trained on all 540 samples; 60 more are held out"),
+        ({"heldout": 0.0, "samples": 100}, (100, 600, 0), "the target is trained on 100 of 600 samples; none are held out"),
+    ):  # fmt: skip
+        made = plan(goal(vectors, **settings), machine=machine)
+        assert made.use.describe() == words
+        names = ("samples_used", "samples_available", "samples_heldout")
+        assert tuple(made.to_json()[name] for name in names) == numbers
+    said = searched.to_json()
+    assert (said["samples_used"], said["samples_available"], said["samples_heldout"]) == (256, None, None)
+    assert data_use(searched.goal).describe() == "the target is trained on 256 generated samples"
 
 
 def test_a_plan_counts_what_the_search_trains(searched):

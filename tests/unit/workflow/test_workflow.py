@@ -65,6 +65,8 @@ def test_tune_says_what_was_chosen_and_why(tuned):
     assert said["parameters"]["s1"] == pytest.approx(1 / 12)
     assert said["data"].endswith("clouds.npy, plaquettes, centred, unit variance, 0.1 held out")
     assert said["cost"]["runs"] >= 3 * 3 * 9
+    assert (said["samples_available"], said["samples_heldout"]) == (1080, 120)
+    assert said["samples_used"] == said["target"]["P"]
     for file in said["files"]:
         assert os.path.getsize(file) > 1000
 
@@ -137,15 +139,17 @@ def test_plan_comes_before_anything(images, inside):
     assert said["training"]["memories"] == 288
     assert 0 < said["share"] < 0.1
     assert said["target_sweep"]["seconds"] > said["tuning"]["seconds"]
-    people = inside("plan", images)
+    people = inside("plan", images, "--rho", 5)
     assert people.returncode == 0
     assert "sweep the target" in people.stdout
+    assert "the target is trained on 720 of 1080 samples; 120 more are held out" in people.stdout
 
 
 def test_a_refusal_is_an_answer(tmp_path, inside):
     found = run("tune", "isotropic", *GOAL, "--parameterization", "eta_W=K^3", "--out", tmp_path / "t", "-q")
     assert found.returncode == 1
     assert "no learning rate is recommended" in found.stdout
+    assert "the target is trained on 256 generated samples" in found.stdout
     assert "not the prescription" in found.stdout
     lines = found.stdout.partition("commands that would settle it:\n")[2].splitlines()[:2]
     assert [line.split()[:3] for line in lines] == [
