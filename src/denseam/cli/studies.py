@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -63,7 +64,7 @@ def sweep(
         document["set_aside"] = [aside.shard.name for aside in summary.set_aside]
     text = (
         f"{summary.runs} runs in {folder}: {summary.reused} reused, {summary.diverged} diverged, "
-        f"{summary.seconds:.1f} s\nnext: denseam verdict {folder}"
+        f"{summary.seconds:.1f} s\nnext: denseam verdict {shlex.quote(folder)}"
     )
     show(json_, document, print, text)
     return IO_ERROR if summary.set_aside else OK

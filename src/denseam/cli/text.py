@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from shlex import quote
 from typing import Any
 
 from denseam.report.wording import duration, number, quantity
@@ -166,7 +167,7 @@ def print_tuned(tuned: Any, files: list[str]) -> None:
     )
     print_files(files)
     if tuned.recommended:
-        print(f"next: denseam train {g.study.data} --tuned {tuned.folder}")
+        print(f"next: denseam train {quote(g.study.data)} --tuned {quote(str(tuned.folder))}")
 
 
 #: What is added to a learning rate, by where it comes from.
@@ -193,7 +194,7 @@ def print_trained(trained: Any, folder: str, files: list[str]) -> None:
         print(f"no loss curve was predicted for eta0 = {trained.eta0:.3g}{ORIGINS[trained.eta0_from.value]}")
     print_files(files)
     options = f"--noise {trained.noise:g} --steps 3 --out recalled"
-    print(f"next: denseam recall {folder}/memory.safetensors INPUT {options}")
+    print(f"next: denseam recall {quote(f'{folder}/memory.safetensors')} INPUT {options}")
 
 
 def print_recalled(results: list[Any], files: list[str]) -> None:
