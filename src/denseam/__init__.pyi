@@ -49,6 +49,7 @@ from .workflow.agreement import Consistency as Consistency
 from .workflow.agreement import consistency as consistency
 from .workflow.goals import Goal as Goal
 from .workflow.goals import goal as goal
+from .workflow.goals import target_study as target_study
 from .workflow.memory import Memory as Memory
 from .workflow.memory import Recalled as Recalled
 from .workflow.planning import Plan as Plan

@@ -12,6 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 from distributed import Client
 
+from denseam.analysis.coordinates.of_study import check_study, checked_study
+from denseam.cli import main
 from denseam.paper.catalog import find
 from denseam.paper.sizes import SIZES
 from denseam.studies.cluster import Cluster
@@ -190,6 +192,58 @@ def test_a_figure_is_trained_there_too(cluster, tmp_path):
     rows = Store(tmp_path / "runs").read()
     assert {row["key"] for row in rows} == {spec.key for s in find(["many-memories"])[0].settings
                                             for study in s.studies(SIZES["tiny"]) for spec in study.runs()}  # fmt: skip
+
+
+#: A search that takes seconds.
+GOAL = ("isotropic", "--features", 64, "--epochs", 6, "--rho", 4, "--beta", 0.25, "--optimizer", "sgd")
+
+
+def result_of(folder):
+    document = json.loads((folder / "tuned.json").read_text())
+    document["cost"].pop("seconds")
+    return document
+
+
+def test_a_search_gives_the_same_result_there_even_if_a_worker_is_killed(cluster, tmp_path):
+    assert main(["tune", *map(str, GOAL), "--out", str(tmp_path / "here"), "-q"]) == 0
+    pid, *_ = cluster.workers().values()
+    driver = drive(cluster, *GOAL, "--out", tmp_path / "there", "--json", command=("tune",))
+    after_shards(tmp_path / "there" / "runs", 2, driver)
+    os.kill(pid, signal.SIGKILL)
+    found = ended(driver)
+    assert found.returncode == 0, found.stderr
+    assert "dashboard at" in found.stderr
+    assert result_of(tmp_path / "there") == result_of(tmp_path / "here")
+    assert len(Store(tmp_path / "there" / "runs").read()) == result_of(tmp_path / "here")["cost"]["runs"]
+
+
+def test_a_search_whose_runs_kill_their_workers_ends_with_74(cluster, tmp_path):
+    poisoned = (*GOAL, "--activation", "poison", "--out", tmp_path, "--json")
+    found = ended(drive(cluster, *poisoned, command=("tune",)))
+    assert (found.returncode, found.stdout) == (74, "")
+    assert "set aside: poison-sgd at scale 8" in found.stderr.splitlines()[-1]
+    assert "every worker that took it died; run the same again to resume" in found.stderr.splitlines()[-1]
+    assert "Traceback" not in found.stderr
+    assert not (tmp_path / "tuned.json").exists()
+
+
+def test_a_check_gives_the_same_slopes_there(cluster, tmp_path):
+    check = (
+        "--activation",
+        "relu",
+        "--optimizer",
+        "sgd",
+        "--scales",
+        "16,64",
+        "--steps",
+        "2",
+        "--seeds",
+        "2",
+    )
+    found = ended(drive(cluster, *check, "--out", tmp_path / "out", "--json", command=("check",)))
+    assert found.returncode in (0, 1, 2), found.stderr
+    here = check_study(checked_study("relu", "sgd", scales=(16, 64), steps=2, seeds=2)).to_json()
+    assert json.loads(found.stdout) == {"schema": 1, **json.loads(json.dumps(here))}
 
 
 def test_a_cluster_on_this_machine_needs_no_address(tmp_path, monkeypatch):

@@ -29,8 +29,8 @@ from denseam.studies.study import Study
 from denseam.training.devices import cores
 from denseam.training.mesh import make_mesh, parse_mesh
 from denseam.training.progress import Progress
-from denseam.workflow.calibration import rates_here, step_seconds
 from denseam.workflow.planning import product_rate
+from denseam.workflow.rates import rates_here, step_seconds
 from denseam.workflow.roofline import DEVICES, best_mesh, estimate
 
 MODELS = 16

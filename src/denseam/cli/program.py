@@ -19,6 +19,7 @@ from denseam.cli.options import Command
 from denseam.errors import InputError
 
 if TYPE_CHECKING:
+    from denseam.studies.cluster import Cluster
     from denseam.training.progress import Progress
 
 OK, FAILED, UNDECIDED, BAD_INPUT, INTERNAL, IO_ERROR, INTERRUPTED = 0, 1, 2, 64, 70, 74, 130
@@ -144,6 +145,33 @@ def interruptible(folder: str | None) -> Iterator[threading.Event]:
     finally:
         if here:
             signal.signal(signal.SIGINT, before)
+
+
+@contextlib.contextmanager
+def training_on(
+    cluster: Cluster, out: str | None, progress: Progress, runs: str | os.PathLike[str] | None = None
+) -> Iterator[dict[str, Any]]:
+    """Yield the arguments of `denseam.sweep` that say where to train and when to stop.
+
+    Parameters
+    ----------
+    cluster
+        Where the runs are trained.
+    out
+        The folder of the command; needed unless the runs are trained in this process.
+    runs
+        The folder of the runs, which workers must see; by default `out`.
+    """
+    from denseam.studies.dask_executor import connect
+
+    if out is None and cluster.kind != "local":
+        raise InputError(f"out is needed with the executor {cluster.kind!r}: workers write their own results")
+    threads = cluster.workers if cluster.kind == "local" else None
+    with (
+        interruptible(out) as pressed,
+        connect(cluster, runs or out or os.curdir, progress=progress) as executor,
+    ):
+        yield {"progress": progress, "stop": pressed, "workers": threads, "executor": executor}
 
 
 class Stopped(Exception):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import click
 
 from denseam.cli.options import cluster_options, json_option, quiet_option, study_options, takes
-from denseam.cli.program import IO_ERROR, OK, app, interruptible, needed, progress_of, say_skipped, show
+from denseam.cli.program import IO_ERROR, OK, app, needed, progress_of, say_skipped, show, training_on
 from denseam.cli.text import print_check, print_files, print_horizon, print_proposal, print_verdicts
 from denseam.errors import InputError, refuse, together
 from denseam.rules.fields import Part
@@ -39,7 +40,6 @@ def sweep(
     the file.
     """
     from denseam.studies.cluster import cluster_from
-    from denseam.studies.dask_executor import connect
     from denseam.studies.documents import from_document, from_file
     from denseam.studies.runner import run_studies
 
@@ -53,12 +53,8 @@ def sweep(
     for study in studies:
         if not study.rule().prescribed and study.rule().name == "prescription":
             print(f"warning: {study.name}: softmax with SGD has no prescription", file=sys.stderr)
-    threads = cluster.workers if cluster.kind == "local" else None
-    progress = progress_of(quiet)
-    with interruptible(folder) as pressed, connect(cluster, folder, progress=progress) as executor:
-        summary = run_studies(
-            studies, folder, progress=progress, stop=pressed, workers=threads, executor=executor
-        )
+    with training_on(cluster, folder, progress_of(quiet)) as training:
+        summary = run_studies(studies, folder, **training)
     say_skipped(summary.records.skipped)
     for shard in summary.set_aside:
         print(f"denseam: {shard}", file=sys.stderr)
@@ -68,7 +64,7 @@ def sweep(
         document["set_aside"] = [aside.shard.name for aside in summary.set_aside]
     text = (
         f"{summary.runs} runs in {folder}: {summary.reused} reused, {summary.diverged} diverged, "
-        f"{summary.seconds:.1f} s\nnext: denseam verdict {folder}"
+        f"{summary.seconds:.1f} s\nnext: denseam verdict {shlex.quote(folder)}"
     )
     show(json_, document, print, text)
     return IO_ERROR if summary.set_aside else OK
@@ -123,6 +119,7 @@ def verdict(
 
 @app.command()
 @click.argument("folder", required=False)
+@takes(cluster_options(), "where")
 @takes(
     study_options(
         *(Part.MODEL, Part.DATA, Part.TRAINING, Part.GROWTH, Part.SWEEP),
@@ -144,6 +141,7 @@ def verdict(
 def check(
     folder: str | None,
     settings: dict[str, Any],
+    where: dict[str, Any],
     steps: int,
     find: bool,
     out: str | None,
@@ -157,9 +155,10 @@ def check(
     """
     from denseam.analysis.coordinates.finder import propose
     from denseam.analysis.coordinates.of_study import check_records, check_study, checked_study
+    from denseam.studies.cluster import cluster_from
 
     if folder is not None:
-        if find or settings:
+        if find or settings or where:
             raise InputError("folder: its runs are judged as they are; leave out the other options")
         from denseam.studies.store import Store
 
@@ -168,11 +167,12 @@ def check(
         checks, proposal = check_records(records), None
     else:
         refuse(f"{key} is needed" for key in ("activation", "optimizer") if key not in settings)
-        study = checked_study(steps=steps, **settings)
-        progress = progress_of(quiet)
-        with interruptible(out):
-            checks = [check_study(study, out=out, progress=progress)]
-            proposal = propose(study, checks[0], out=out, progress=progress) if find else None
+        study, cluster = together(
+            lambda: checked_study(steps=steps, **settings), lambda: cluster_from(None, where)
+        )
+        with training_on(cluster, out, progress_of(quiet)) as training:
+            checks = [check_study(study, out=out, **training)]
+            proposal = propose(study, checks[0], out=out, **training) if find else None
     document: dict[str, Any] = checks[0].to_json() if len(checks) == 1 else {"status": _worst(checks)}
     if len(checks) > 1:
         document["checks"] = [c.to_json() for c in checks]

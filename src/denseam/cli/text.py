@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from shlex import quote
 from typing import Any
 
 from denseam.report.wording import duration, number, quantity
@@ -135,6 +136,7 @@ def print_plan(plan: Any, goal: Any) -> None:
         ["", "N", "K", "P", "B", "runs", "operations", "memory per run", "time (about)"],
         [cells(row) for row in (*plan.tuning, plan.training, plan.sweep)],
     )
+    print(plan.use.describe())
     print(
         f"tuning at small sizes: {100 * plan.share:.2g} % of the operations of a sweep at the target "
         "(more if the grid must be widened or the sizes are too small); compiling adds some seconds for each "
@@ -145,6 +147,8 @@ def print_plan(plan: Any, goal: Any) -> None:
 def print_tuned(tuned: Any, files: list[str]) -> None:
     """Print the result of a search, and what to do next."""
     print_verdicts([tuned.verdict, *tuned.others.values()])
+    from denseam.workflow.data_use import data_use
+
     c, g = tuned.cost, tuned.goal
     if tuned.recommended:
         low, high = tuned.eta0_ci
@@ -153,14 +157,21 @@ def print_tuned(tuned: Any, files: list[str]) -> None:
         print(tuned.scales_at_target().explain(g.study.regime.shape(tuned.base)))
     else:
         print(f"no learning rate is recommended; {tuned.advice}")
+        if tuned.commands:
+            print("commands that would settle it:", *(f"  {line}" for line in tuned.commands), sep="\n")
+    print(f"\n{data_use(g).describe()}")
     print(
-        f"\ncost: {c.tuning:.2e} operations in {c.runs} runs, {duration(c.seconds)}; this is "
+        f"cost: {c.tuning:.2e} operations in {c.runs} runs, {duration(c.seconds)}; this is "
         f"{100 * c.share:.2g} % of a sweep at the target, {c.target_sweep:.2e}; one run there takes "
         f"{c.target_run:.2e}"
     )
     print_files(files)
     if tuned.recommended:
-        print(f"next: denseam train {g.study.data} --tuned {tuned.folder}")
+        print(f"next: denseam train {quote(g.study.data)} --tuned {quote(str(tuned.folder))}")
+
+
+#: What is added to a learning rate, by where it comes from.
+ORIGINS = {"tuned": " at this size", "given": ", which was given, not tuned"}
 
 
 def print_trained(trained: Any, folder: str, files: list[str]) -> None:
@@ -176,12 +187,14 @@ def print_trained(trained: Any, folder: str, files: list[str]) -> None:
     if trained.left_at is not None:
         side = f"epoch {trained.left_at} ({trained.left_side})"
         print(f"the loss left the range predicted by the small models after {side}")
-    elif trained.expected is not None:
-        low, high = (trained.zero_mse * float(v[-1]) for v in (trained.expected.low, trained.expected.high))
+    elif trained.predicted_mse is not None:
+        low, high = trained.predicted_mse
         print(f"predicted by the small models: {low:.4g} … {high:.4g}")
+    else:
+        print(f"no loss curve was predicted for eta0 = {trained.eta0:.3g}{ORIGINS[trained.eta0_from.value]}")
     print_files(files)
     options = f"--noise {trained.noise:g} --steps 3 --out recalled"
-    print(f"next: denseam recall {folder}/memory.safetensors INPUT {options}")
+    print(f"next: denseam recall {quote(f'{folder}/memory.safetensors')} INPUT {options}")
 
 
 def print_recalled(results: list[Any], files: list[str]) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from denseam.cli.options import json_option, quiet_option, study_options, takes
-from denseam.cli.program import OK, app, interruptible, needed, progress_of, show
+from denseam.cli.options import cluster_options, json_option, quiet_option, study_options, takes
+from denseam.cli.program import OK, app, interruptible, needed, progress_of, show, training_on
 from denseam.cli.text import (
     print_consistency,
     print_device_plan,
@@ -19,9 +20,13 @@ from denseam.cli.text import (
     print_trained,
     print_tuned,
 )
-from denseam.errors import InputError
-from denseam.rules.fields import Parameter, Part, parameters
+from denseam.errors import InputError, refuse, together
+from denseam.rules.fields import Kind, Parameter, Part, parameters
+from denseam.studies.description import ETA0
 from denseam.workflow.target_sizes import TargetSizes
+
+if TYPE_CHECKING:
+    from denseam.workflow.recipe import Recipe
 
 DATA_HELP = (
     "DATA is a .npy, .npz, .parquet or IDX file, a folder of images, or a name such as digits or mnist."
@@ -29,7 +34,7 @@ DATA_HELP = (
 
 
 def goal_options() -> list[Parameter]:
-    """Return the parameters of a goal: those of a study, and the sizes of the target."""
+    """Return the parameters of a goal: those of a study, each with one value, and the sizes of the target."""
     sizes = list(parameters(TargetSizes).values())
     known = {"data", "eta0", *(p.document for p in sizes)}
     of_study = study_options(
@@ -40,7 +45,8 @@ def goal_options() -> list[Parameter]:
         scales={"help": "Sizes to tune at.", "default_text": "chosen from the data"},
         regime={"default": None, "default_text": "proportional, unless --memories is given alone"},
     )
-    return [*of_study, *sizes]
+    of_one_model = [dataclasses.replace(p, kind=Kind.NUMBER, swept=False) if p.swept else p for p in of_study]
+    return [*of_one_model, *sizes]
 
 
 @app.command(epilog=DATA_HELP)
@@ -81,6 +87,7 @@ def plan(
 
 @app.command(epilog=DATA_HELP)
 @click.argument("data")
+@takes(cluster_options(), "where")
 @takes(goal_options(), "target")
 @click.option(
     "--tune", "tuned", default="eta0", show_default=True, help="Axes to tune, as in eta0,s1_0,s2_0."
@@ -97,21 +104,33 @@ def plan(
 @json_option
 @quiet_option
 def tune(
-    data: str, target: dict[str, Any], tuned: str, out: str | None, json_: bool, quiet: bool, **options: Any
+    data: str,
+    target: dict[str, Any],
+    where: dict[str, Any],
+    tuned: str,
+    out: str | None,
+    json_: bool,
+    quiet: bool,
+    **options: Any,
 ) -> int:
     """Find the learning rate of a large model at small sizes, and say whether it can be trusted."""
     from denseam.report.plots import draw_tuned
+    from denseam.studies.cluster import cluster_from
     from denseam.workflow.goals import goal
+    from denseam.workflow.tuning import RUNS
     from denseam.workflow.tuning import tune as search
 
-    folder = needed(out, "out is needed: a folder for the runs and the result")
-    wanted = goal(data, **target)
+    folder, wanted, cluster = together(
+        lambda: needed(out, "out is needed: a folder for the runs and the result"),
+        lambda: goal(data, **target),
+        lambda: cluster_from(None, where),
+    )
     if not wanted.study.rule().prescribed:
         warning = f"{wanted.study.name}: not a prescribed rule, so not expected to transfer"
         print(f"warning: {warning}", file=sys.stderr)
     axes = [axis.strip() for axis in tuned.split(",") if axis.strip()]
-    with interruptible(folder) as pressed:
-        result = search(wanted, folder, tuned=axes, progress=progress_of(quiet), stop=pressed, **options)
+    with training_on(cluster, folder, progress_of(quiet), Path(folder) / RUNS) as training:
+        result = search(wanted, folder, tuned=axes, **training, **options)
     files = [str(f) for f in draw_tuned(result, folder)]
     document = {"out": folder, "files": [str(Path(folder) / "tuned.json"), *files]}
     show(json_, result.to_json() | document, print_tuned, result, files)
@@ -120,10 +139,11 @@ def tune(
 
 @app.command(epilog=DATA_HELP)
 @click.argument("data")
+@takes([ETA0, *(p for p in goal_options() if p.name != "scales")], "target")
 @click.option("--tuned", help="Folder written by denseam tune.")
 @click.option("--scale", type=int, help="Train this size of the family instead of the target.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of all random numbers.")
-@click.option("--out", show_default="TUNED/target", help="Folder for the model.")
+@click.option("--out", show_default="TUNED/target", help="Folder for the model; needed without --tuned.")
 @click.option("--mesh", help="Train on several devices, as in memories=4,batch=2.")
 @click.option("--coordinator", help="HOST:PORT of the first of several processes; auto on Slurm.")
 @click.option("--processes", type=int, help="Number of processes that train together.")
@@ -132,6 +152,7 @@ def tune(
 @quiet_option
 def train(
     data: str,
+    target: dict[str, Any],
     tuned: str | None,
     scale: int | None,
     out: str | None,
@@ -142,21 +163,22 @@ def train(
     quiet: bool,
     **options: Any,
 ) -> int:
-    """Train the target on DATA with the tuned values. Run again to resume."""
+    """Train the target on DATA with the tuned values. Run again to resume.
+
+    Without --tuned, train with the learning rate --eta0; the target is then described as for denseam tune.
+    """
     import jax
 
     from denseam.report.plots import draw_training
     from denseam.training.processes import join_processes, stdout_apart
-    from denseam.workflow.recipe import read_recipe
     from denseam.workflow.target import train_target
 
-    source = needed(tuned, "tuned is needed: the folder of denseam tune")
+    folder = _folder(tuned, target.get(ETA0.document), scale, out)
     if coordinator is not None:
         join_processes(coordinator, processes, process)
     elif processes is not None or process is not None:
         raise InputError("processes and process need a coordinator: HOST:PORT of the first process, or auto")
-    recipe = read_recipe(source, data)
-    folder = out or str(Path(source) / ("target" if scale is None else f"scale-{scale}"))
+    recipe = _recipe(data, tuned, target)
     # The first collective prints to standard output, where only one JSON document may be.
     apart = stdout_apart() if coordinator else contextlib.nullcontext()
     progress = progress_of(quiet or jax.process_index() > 0)
@@ -167,6 +189,30 @@ def train(
         document = trained.to_json() | {"out": folder, "files": files}
         show(json_, document, print_trained, trained, folder, files)
     return OK if trained.status == "finished" else 1
+
+
+def _folder(tuned: str | None, eta0: float | None, scale: int | None, out: str | None) -> str:
+    """Return the folder of a training; refuse if it is not known what to train, or where to."""
+    if tuned is not None:
+        return out or str(Path(tuned) / ("target" if scale is None else f"scale-{scale}"))
+    if eta0 is None:
+        raise InputError("tuned is needed: the folder of denseam tune; or eta0, to train without a tuning")
+    return needed(out, "out is needed without a tuning: a folder for the model")
+
+
+def _recipe(data: str, tuned: str | None, target: dict[str, Any]) -> Recipe:
+    """Return the recipe of a tuning, or the one that options describe."""
+    from denseam.workflow.goals import target_study
+    from denseam.workflow.recipe import Recipe, read_recipe
+
+    described = {key: value for key, value in target.items() if key != ETA0.document}
+    eta0 = target.get(ETA0.document)
+    if tuned is None:
+        study, rate = together(lambda: target_study(data, **described), lambda: ETA0.read(eta0))
+        return Recipe(study, rate)
+    refuse(f"{key} comes from the tuning in {tuned}; leave it out" for key in described)
+    recipe = read_recipe(tuned, data)
+    return recipe if eta0 is None else recipe.with_eta0(eta0)
 
 
 @app.command()

@@ -101,6 +101,11 @@ class ArrayFamily:
         """The number of samples for training."""
         return len(self._training)
 
+    @property
+    def heldout_samples(self) -> int:
+        """The number of samples that are never trained on."""
+        return len(self._heldout)
+
     def describe(self) -> str:
         """Return the origin of the data and its preparation in one line."""
         scaled = ", standardized" if self.preparation.standardize else ""

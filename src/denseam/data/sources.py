@@ -38,6 +38,10 @@ class Source(Protocol):
     def available(self) -> int | None:
         """The number of samples for training; None if there is no limit."""
 
+    @property
+    def heldout_samples(self) -> int | None:
+        """The number of samples that are never trained on; None if there is no limit."""
+
     def describe(self) -> str:
         """Return the origin of the data and its preparation in one line."""
 
@@ -60,7 +64,7 @@ class Source(Protocol):
 class Gaussian:
     """N(0, I), or N(0, D) with D_i ∝ i^(−exponent) and trace N."""
 
-    features = available = None
+    features = available = heldout_samples = None
 
     def __init__(self, name: str) -> None:
         self.name, self.exponent = name, GAUSSIANS[name]

@@ -62,6 +62,13 @@ class Hyperparameters:
 AXES: Mapping[str, Parameter] = parameters(Hyperparameters)
 
 
+#: The learning rate of one training; that of a study may have several values.
+ETA0 = dataclasses.replace(
+    AXES["eta0"], kind=Kind.NUMBER, swept=False, required=False,
+    help="Learning rate η0: trains without a tuning, or replaces the tuned value.",
+)  # fmt: skip
+
+
 @dataclasses.dataclass(frozen=True)
 class Description:
     """The fields of a study; `denseam.Study` says what they mean."""

@@ -19,7 +19,7 @@ from denseam.errors import InputError, collecting, refuse, together
 from denseam.model import lagrangians
 from denseam.model.lagrangians import Lagrangian, Softmax
 from denseam.rules import MemoriesOnly, Parameterization, Proportional, Regime
-from denseam.rules.fields import Kind, logspace, parameters
+from denseam.rules.fields import Kind, Parameter, logspace, parameters
 from denseam.rules.regimes import regime_from
 from denseam.studies.description import AXES, DOCUMENT, Description
 from denseam.studies.study import Study, lagrangian_of, unknown
@@ -187,18 +187,25 @@ def from_file(path: str | Path, overrides: Mapping[str, Any] | None = None) -> l
 
 def sweep_line(document: Mapping[str, Any], folder: str) -> str | None:
     """Return the `denseam sweep` command of a document; None if a value has no text (use Python)."""
-    words = ["denseam", "sweep"]
-    for key, value in document.items():
-        described = DOCUMENT[key]
-        if isinstance(value, Mapping):
-            return None
-        if described.kind is Kind.FLAG:
-            if value or described.off:
-                words.append(described.option if value else f"--{described.off}")
-            continue
-        text = _text(described.kind, value)
-        words += [f"{described.option}={text}"] if text.startswith("-") else [described.option, text]
-    return shlex.join([*words, "--out", folder])
+    words = words_of(document, DOCUMENT)
+    return None if words is None else shlex.join(["denseam", "sweep", *words, "--out", folder])
+
+
+def words_of(document: Mapping[str, Any], described: Mapping[str, Parameter]) -> list[str] | None:
+    """Return the options of plain values; None if a value has no text."""
+    if any(isinstance(value, Mapping) for value in document.values()):
+        return None
+    return [word for key, value in document.items() for word in option_words(described[key], value)]
+
+
+def option_words(described: Parameter, value: Any) -> list[str]:
+    """Return an option with its value."""
+    if described.kind is Kind.FLAG:
+        if value:
+            return [described.option]
+        return [f"--{described.off}"] if described.off else []
+    text = _text(described.kind, value)
+    return [f"{described.option}={text}"] if text.startswith("-") else [described.option, text]
 
 
 def _text(kind: Kind, value: Any) -> str:

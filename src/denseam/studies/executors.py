@@ -49,6 +49,19 @@ class SetAside:
         return f"set aside: {self.shard.name}: {self.reason}"
 
 
+class RunsSetAside(OSError):
+    """Workers could not train all runs; those that they did train are kept."""
+
+    #: How many shards are named.
+    SHOWN = 3
+
+    def __init__(self, shards: Sequence[SetAside]) -> None:
+        self.shards = tuple(shards)
+        named = "; ".join(map(str, self.shards[: self.SHOWN]))
+        more = len(self.shards) - self.SHOWN
+        super().__init__(f"{named}{f'; and {more} more' if more > 0 else ''}; run the same again to resume")
+
+
 class Limited(Executor):
     """An executor that knows how many shards it can train at once, and takes no more."""
 

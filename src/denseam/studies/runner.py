@@ -16,7 +16,7 @@ import jax
 from denseam.errors import InputError, refuse
 from denseam.studies.documents import to_document
 from denseam.studies.engine import train_runs
-from denseam.studies.executors import SetAside, check_executor, enlist, spread
+from denseam.studies.executors import RunsSetAside, SetAside, check_executor, enlist, spread
 from denseam.studies.records import Records, Row, row
 from denseam.studies.shards import cut, outcome
 from denseam.studies.store import Store
@@ -38,6 +38,12 @@ class Summary:
     seconds: float
     records: Records
     set_aside: tuple[SetAside, ...] = ()
+
+    def complete(self) -> Records:
+        """Return the records of all runs; raise `RunsSetAside` if workers could not train some of them."""
+        if self.set_aside:
+            raise RunsSetAside(self.set_aside)
+        return self.records
 
 
 def sweep(

@@ -6,10 +6,17 @@ import dataclasses
 import enum
 import math
 from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 from denseam.analysis.causes import Cause
 from denseam.analysis.transfer import Verdict
-from denseam.workflow.goals import Goal
+from denseam.studies.description import AXES
+from denseam.workflow.command_lines import sweep_target_line, tune_line
+from denseam.workflow.goals import Goal, default_ladder
+
+#: The folder of a sweep at the target, inside that of the search.
+TARGET_SWEEP = "target-sweep"
 
 
 class Remedy(enum.Enum):
@@ -28,6 +35,7 @@ class Remedy(enum.Enum):
         "continue with {letter} = {scale}: allow more with --budget {budget:g} (run again with the same "
         "folder to resume)"
     )
+    OTHER_SIZES = "tune at {letter} = {scale}, too: --scales {scales}"
     LOOK_INSIDE = (
         "no size below the target is left: look inside with `denseam check`, or sweep the target itself"
     )
@@ -43,8 +51,8 @@ class Advice:
         The parameterization, or the axes, to leave out.
     seeds
         The number of seeds that was too small.
-    scale, budget
-        The next size, of the kind that `letter` names, and the budget that allows it.
+    scale, budget, scales
+        The next size, of the kind that `letter` names, the budget that allows it, and all sizes with it.
     """
 
     remedy: Remedy
@@ -53,21 +61,23 @@ class Advice:
     letter: str = ""
     scale: int | None = None
     budget: float | None = None
+    scales: tuple[int, ...] = ()
 
     def describe(self) -> str:
         """Return the advice as a sentence."""
-        return self.remedy.value.format(**vars(self) | {"names": ", ".join(self.names)})
+        listed = {"names": ", ".join(self.names), "scales": ",".join(map(str, self.scales))}
+        return self.remedy.value.format(**vars(self) | listed)
 
 
-def advise(goal: Goal, verdict: Verdict, others: Mapping[str, Verdict], budget: float) -> Advice:
+def advise(goal: Goal, verdict: Verdict, others: Mapping[str, Verdict], spent: float) -> Advice:
     """Return what would make the rate transfer: a known obstacle, or else a remedy for the verdict's cause.
 
     Parameters
     ----------
     verdict, others
         The verdict on η0, and those on other axes.
-    budget
-        The maximum cost, as a share of a sweep at the target.
+    spent
+        The cost of the search, as a share of a sweep at the target.
     """
     obstacle = _known_obstacle(goal)
     if obstacle is not None:
@@ -80,12 +90,21 @@ def advise(goal: Goal, verdict: Verdict, others: Mapping[str, Verdict], budget: 
             return Advice(Remedy.LEARN_MORE)
         case Cause.SEEDS_DIFFER:
             return Advice(Remedy.CALM_SEEDS, seeds=verdict.seeds)
-    larger = [s for s in goal.ladder if s > max(verdict.optimum)]
-    if not larger:
-        return Advice(Remedy.LOOK_INSIDE)
-    share = goal.operations(larger[0]) / goal.operations(goal.target)
-    enough = math.ceil(100 * (budget + share)) / 100
-    return Advice(Remedy.NEXT_SIZE, letter=goal.letter, scale=larger[0], budget=enough)
+    return _next_size(goal, max(verdict.optimum), spent)
+
+
+def _next_size(goal: Goal, largest: int, spent: float) -> Advice:
+    """Return how to go on with a larger size: one that the budget did not allow, or that was not given."""
+    left = [s for s in goal.ladder if s > largest]
+    if left:
+        share = goal.operations(left[0]) / goal.operations(goal.target)
+        enough = math.ceil(100 * (spent + share)) / 100
+        return Advice(Remedy.NEXT_SIZE, letter=goal.letter, scale=left[0], budget=enough)
+    others = [s for s in default_ladder(goal.study) if s > largest]
+    if others:
+        scales = (*goal.ladder, others[0])
+        return Advice(Remedy.OTHER_SIZES, letter=goal.letter, scale=others[0], scales=scales)
+    return Advice(Remedy.LOOK_INSIDE)
 
 
 def _known_obstacle(goal: Goal) -> Advice | None:
@@ -99,3 +118,71 @@ def _known_obstacle(goal: Goal) -> Advice | None:
     if study.bias_init != "zero":
         return Advice(Remedy.ZERO_BIASES)
     return None
+
+
+def commands(
+    advice: Advice,
+    goal: Goal,
+    out: Path,
+    *,
+    around: float | None,
+    constants: Mapping[str, float],
+    options: Mapping[str, Any],
+) -> tuple[str, ...]:
+    """Return the commands that would settle a refusal.
+
+    They are the search again with the remedy, unless no search helps, and a sweep of the target itself.
+
+    Parameters
+    ----------
+    out
+        The folder of the search.
+    around
+        The best learning rate at the largest size; without one there is no sweep.
+    constants
+        The values of other tuned axes.
+    options
+        The options of the search, as in `denseam.workflow.command_lines.tune_line`.
+    """
+    again = _remedied(goal, advice)
+    lines = [None if again is None else tune_line(again, out, **_changed(options, advice))]
+    if around is not None:
+        lines.append(sweep_target_line(goal, out / TARGET_SWEEP, around, constants=constants))
+    return tuple(line for line in lines if line is not None)
+
+
+def _remedied(goal: Goal, advice: Advice) -> Goal | None:
+    """Return the goal with the remedy; None if no search helps."""
+    study = goal.study
+    changes: dict[str, Any] = {}
+    match advice.remedy:
+        case Remedy.TAKE_ADAM:
+            own = {axis: values for axis, values in study.axes.items() if not _belongs(axis, "optimizer")}
+            changes = {"optimizer": "adam", "parameterization": "prescription", "axes": own}
+        case Remedy.TAKE_PRESCRIPTION:
+            changes = {"parameterization": "prescription"}
+        case Remedy.CENTRE:
+            changes = {"centred": True}
+        case Remedy.ZERO_BIASES:
+            changes = {"bias_init": "zero"}
+        case Remedy.LEARN_MORE | Remedy.CALM_SEEDS:
+            changes = {"epochs": 2 * study.epochs}
+        case Remedy.OTHER_SIZES:
+            return dataclasses.replace(goal, ladder=advice.scales, first=len(advice.scales))
+        case Remedy.LOOK_INSIDE:
+            return None
+    return dataclasses.replace(goal, study=dataclasses.replace(study, **changes, name=""))
+
+
+def _changed(options: Mapping[str, Any], advice: Advice) -> dict[str, Any]:
+    """Return the options of the search with the remedy."""
+    if advice.remedy is Remedy.NEXT_SIZE:
+        return {**options, "budget": advice.budget}
+    if advice.remedy is Remedy.LEAVE_AXES and "tune" in options:
+        return {**options, "tune": tuple(axis for axis in options["tune"] if axis not in advice.names)}
+    return dict(options)
+
+
+def _belongs(axis: str, field: str) -> bool:
+    belongs = AXES[axis].belongs
+    return belongs is not None and belongs[0] == field

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from denseam.data.sources import source
-from denseam.errors import InputError
+from denseam.errors import InputError, refuse
 from denseam.rules import Shape, cost
-from denseam.rules.fields import parameters
-from denseam.studies.description import DOCUMENT
+from denseam.rules.fields import parameters, short
+from denseam.studies.description import AXES, DOCUMENT
 from denseam.studies.documents import from_document, preparation_from
 from denseam.studies.study import Study
 from denseam.workflow.target_sizes import TargetSizes
@@ -70,16 +70,34 @@ class Goal:
         return cost.operations(self.study.regime.shape(scale), self.study.epochs)
 
 
-def goal(
+def goal(data: str, *, scales: Sequence[int] | None = None, **target: Any) -> Goal:
+    """Return the goal with these sizes.
+
+    Parameters
+    ----------
+    data
+        As in `Study`.
+    scales
+        The sizes to tune at; by default they are chosen from the data.
+    target
+        The target, as the arguments of `target_study`.
+    """
+    study = target_study(data, **target)
+    if scales:
+        given = _checked(DOCUMENT["scales"].read(scales), study.scales[0], study)
+        return Goal(study, given, first=len(given))
+    return Goal(study, ladder(study, study.scales[0]))
+
+
+def target_study(
     data: str,
     *,
     activation: Any = "relu",
     optimizer: str = "adam",
     regime: str | None = None,
-    scales: Sequence[int] | None = None,
     **target: Any,
-) -> Goal:
-    """Return the goal with these sizes.
+) -> Study:
+    """Return the study of one model, whose learning rate is not yet known (its eta0 is a placeholder).
 
     Parameters
     ----------
@@ -90,8 +108,6 @@ def goal(
     regime
         What grows towards the target: 'proportional' (all sizes; the default) or 'memories-only' (the
         default if `memories` is given without `features`).
-    scales
-        The sizes to tune at; by default they are chosen from the data.
     target
         The sizes of the target (`features`, `memories`, `samples`, `batch` for N, K, P and B; or the ratios
         `kappa`, `rho`, `beta`), and all other arguments of a study: `epochs`, `noise`, `centred`,
@@ -107,9 +123,12 @@ def goal(
         | {"activation": activation, "optimizer": optimizer, "scales": (scale,), "eta0": (1.0,)}
         | {"regime": growth, "data": data, "preparation": preparation}
     )
-    if scales:
-        return Goal(study, _checked(DOCUMENT["scales"].read(scales), scale, study), first=len(scales))
-    return Goal(study, ladder(study, scale))
+    refuse(
+        f"{AXES[axis].document} must be one value, since one model is trained in the end, got {short(values)}"
+        for axis, values in study.grid.items()
+        if len(values) > 1
+    )
+    return study
 
 
 def _checked(scales: tuple[int, ...], target: int, study: Study) -> tuple[int, ...]:
@@ -149,6 +168,14 @@ def ladder(study: Study, target: int) -> tuple[int, ...]:
             f"allow {len(chosen)} of the {FEWEST_SIZES} needed; sweep the target itself (denseam sweep)"
         )
     return tuple(chosen)
+
+
+def default_ladder(study: Study) -> tuple[int, ...]:
+    """Return the sizes that are chosen for a target by default; none if it has too few below it."""
+    try:
+        return ladder(study, study.scales[0])
+    except InputError:
+        return ()
 
 
 def _fits(study: Study, scale: int) -> bool:

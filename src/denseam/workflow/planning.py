@@ -21,8 +21,9 @@ from denseam.rules.cost import operations, step_operations, steps, training_byte
 from denseam.rules.table import OPTIMIZERS
 from denseam.training.devices import cores, platform_of
 from denseam.workflow import roofline
-from denseam.workflow.calibration import rates_here
+from denseam.workflow.data_use import DataUse, data_use
 from denseam.workflow.goals import Goal
+from denseam.workflow.rates import rates_here
 from denseam.workflow.tuning import REACH, SCOUT
 
 #: The share of the product rate of a GPU that a whole step reaches. It is below `roofline.PRODUCT_SHARE`, the
@@ -97,12 +98,13 @@ def _sizes(shape: Shape) -> dict[str, int | None]:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """The cost of tuning, of training, and of a sweep at the target instead."""
+    """The cost of tuning, of training, and of a sweep at the target instead; how much data is used."""
 
     machine: Machine
     tuning: tuple[PlanRow, ...]
     training: PlanRow
     sweep: PlanRow
+    use: DataUse
 
     @property
     def share(self) -> float:
@@ -125,6 +127,7 @@ class Plan:
             "training": self.training.to_json(),
             "target_sweep": self.sweep.to_json(),
             "share": self.share,
+            **self.use.to_json(),
         }
 
 
@@ -157,6 +160,7 @@ def plan(goal: Goal, *, seeds: int = 3, machine: Machine | None = None) -> Plan:
         tuning=tuple(tuning),
         training=row("train", goal.target, 1, False),
         sweep=row("sweep the target", goal.target, points * seeds, True),
+        use=data_use(goal),
     )
 
 

@@ -1,8 +1,9 @@
-"""The recipe that tuning hands to training: a study, the tuned values, and the predicted loss curve."""
+"""The recipe of a training: a study, a learning rate (tuned or given), and the predicted loss curve."""
 
 from __future__ import annotations
 
 import dataclasses
+import enum
 import json
 import os
 from collections.abc import Mapping
@@ -13,11 +14,19 @@ from denseam import __version__
 from denseam.analysis.prediction import Expected
 from denseam.errors import InputError
 from denseam.files import write_whole
+from denseam.studies.description import ETA0
 from denseam.studies.documents import from_document, to_document
 from denseam.studies.study import RunSpec, Study
 
 FILE = "tuned.json"
 FORMAT = 1
+
+
+class Origin(enum.Enum):
+    """Where the learning rate of a recipe comes from."""
+
+    TUNED = "tuned"
+    GIVEN = "given"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,15 +38,31 @@ class Recipe:
     study
         Everything that does not change with size; its only scale is the target.
     eta0, constants
-        The tuned learning rate, and the values of other tuned axes.
+        The learning rate, and the values of other tuned axes.
     expected
-        The loss curve that the small models predict for the target.
+        The loss curve that the small models predict for the target; None if there are none.
+    tuned_eta0
+        The learning rate that a search has recommended; None if there was no search.
     """
 
     study: Study
     eta0: float
     constants: Mapping[str, float] = dataclasses.field(default_factory=dict)
     expected: Expected | None = None
+    tuned_eta0: float | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "eta0", ETA0.read(self.eta0))
+
+    @property
+    def origin(self) -> Origin:
+        """Where `eta0` comes from."""
+        return Origin.TUNED if self.eta0 == self.tuned_eta0 else Origin.GIVEN
+
+    def with_eta0(self, eta0: float) -> Recipe:
+        """Return the recipe with another learning rate, for which the small models predict no loss curve."""
+        same = eta0 == self.eta0
+        return dataclasses.replace(self, eta0=eta0, expected=self.expected if same else None)
 
     @property
     def target(self) -> int:
@@ -96,7 +121,7 @@ def read_recipe(folder: str | os.PathLike[str], data: str | None = None) -> Reci
     try:
         study = from_document({"eta0": 1.0, **kept["study"], **({} if data is None else {"data": data})})
         curve = Expected.from_json(kept["expected"]) if kept["expected"] else None
-        recipe = Recipe(study, kept["eta0"], kept["constants"], curve)
+        recipe = Recipe(study, kept["eta0"], kept["constants"], curve, tuned_eta0=kept["eta0"])
         digest = kept["data_digest"]
     except (KeyError, TypeError, AttributeError) as error:
         raise InputError(f"tuned {path}: damaged or foreign ({error})") from None

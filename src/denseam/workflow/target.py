@@ -35,6 +35,7 @@ from denseam.model import checkpoint
 from denseam.model.dense_am import DenseAM, Parameters
 from denseam.model.streams import stream
 from denseam.rules.cost import operations, step_operations
+from denseam.studies.documents import to_document
 from denseam.studies.runs import activation_of, build, scales_of
 from denseam.studies.study import RunSpec, Study
 from denseam.training.batches import mean_square, noise_keys, sample_order
@@ -48,7 +49,7 @@ from denseam.training.processes import as_the_first_says, check_folder, writers
 from denseam.training.progress import Progress
 from denseam.training.run import evaluate
 from denseam.workflow.memory import Memory
-from denseam.workflow.recipe import Recipe
+from denseam.workflow.recipe import Origin, Recipe
 
 MODEL, STATE, LOG = "memory.safetensors", "state.safetensors", "training.json"
 #: Seconds between saves of the state; saving takes at most a tenth of the time.
@@ -64,6 +65,8 @@ class Trained:
 
     Attributes
     ----------
+    eta0, eta0_from, tuned_eta0
+        The learning rate, whether it was tuned or given, and the one that a search has recommended (or None).
     loss
         The mean MSE of every epoch.
     initial_mse
@@ -74,6 +77,9 @@ class Trained:
 
     status: str
     diverged_at: int | None
+    eta0: float
+    eta0_from: Origin
+    tuned_eta0: float | None
     loss: Float[np.ndarray, " epochs"]
     initial_mse: float | None
     zero_mse: float
@@ -100,6 +106,13 @@ class Trained:
         """The mean MSE of the last epoch."""
         return float(self.loss[-1])
 
+    @property
+    def predicted_mse(self) -> tuple[float, float] | None:
+        """The range of the final MSE that the small models predict; None if they predict none."""
+        if self.expected is None:
+            return None
+        return self.zero_mse * float(self.expected.low[-1]), self.zero_mse * float(self.expected.high[-1])
+
     def to_json(self) -> dict[str, Any]:
         """Return a plain document."""
 
@@ -110,10 +123,14 @@ class Trained:
             "status": self.status,
             "diverged": self.status == "diverged",
             "diverged_at": self.diverged_at,
+            "eta0": self.eta0,
+            "eta0_from": self.eta0_from.value,
+            "tuned_eta0": self.tuned_eta0,
             "initial_mse": number(self.initial_mse),
             "final_mse": number(self.final_mse),
             "heldout_mse": number(self.heldout_mse),
             "zero_mse": number(self.zero_mse),
+            "predicted_mse": None if self.predicted_mse is None else [*map(number, self.predicted_mse)],
             "left_expected_at": self.left_at,
             "left_expected": self.left_side or None,
             "loss": [number(float(v)) for v in self.loss],
@@ -139,7 +156,8 @@ def train_target(
     Parameters
     ----------
     recipe
-        From `tune(…).recipe`, or `read_recipe(folder)`.
+        From `tune(…).recipe`, or `read_recipe(folder)`; or without a search `Recipe(goal(…).study, eta0)`,
+        or `Recipe(target_study(…), eta0)` if the target is too small to be tuned at smaller sizes.
     out
         The folder for the model (`memory.safetensors`), the state of the training and its losses.
     scale
@@ -166,10 +184,9 @@ def train_target(
     device = device or jax.devices()[0]
     platform = platform_of(device)
     check_precision(study.precision, platform)
-    expected = recipe.expected if spec.scale == recipe.target else None
     progress = progress or Progress()
     with jax.default_device(device), numbers(study.precision):
-        return _Training(study, spec, expected, Path(out), progress, platform, placement, stop).run()
+        return _Training(recipe, study, spec, Path(out), progress, platform, placement, stop).run()
 
 
 class _State(NamedTuple):
@@ -185,16 +202,17 @@ class _Training:
 
     def __init__(
         self,
+        recipe: Recipe,
         study: Study,
         spec: RunSpec,
-        expected: Expected | None,
         out: Path,
         progress: Progress,
         platform: str,
         placement: Placement | None = None,
         stop: threading.Event | None = None,
     ) -> None:
-        self.study, self.spec, self.expected, self.out = study, spec, expected, out
+        self.recipe, self.study, self.spec, self.out = recipe, study, spec, out
+        self.expected = recipe.expected if spec.scale == recipe.target else None
         self.progress, self.platform, self.stop = progress, platform, stop
         self.on = OneDevice(platform) if placement is None else OnMesh(placement)
         self.writers = writers()
@@ -218,8 +236,7 @@ class _Training:
         frame, optimizer = self.on.begin(lambda start: build(self.study, self.spec, start, self.dtype))
         saved_before = as_the_first_says((self.out / STATE).exists())
         at = self._resume() if saved_before else _State(*self.on.draw(), 0)
-        name = f"{self.study.name} at {self.spec.shape}, eta0 = {self.spec.values['eta0']:.3g}"
-        self.progress.training_begins(name, self.steps, self.study.epochs, at.step)
+        self.progress.training_begins(self._name(), self.steps, self.study.epochs, at.step)
         alive = True
         try:
             for first, segment in self._segments(at.step, frame):
@@ -254,6 +271,12 @@ class _Training:
         initial = self._initial(frame) if alive else None
         heldout = self._heldout(model) if alive else None
         return self._finish(model, initial, heldout, time.perf_counter() - began)
+
+    def _name(self) -> str:
+        """Return what is trained, and whether anything is known of how it should go."""
+        origin = self.recipe.origin.value
+        known = origin if self.expected is not None else f"{origin}; no loss curve is predicted"
+        return f"{self.study.name} at {self.spec.shape}, eta0 = {self.recipe.eta0:.3g} ({known})"
 
     # --- batches -----------------------------------------------------------------------------------
 
@@ -365,6 +388,7 @@ class _Training:
         }
         document = {
             "kind": "training", "version": __version__, "run": self.spec.key, "seed": self.spec.seed,
+            "eta0": self.recipe.eta0,
             "step": at.step, "left_at": self.left_at, "left_side": self.left_side,
         }  # fmt: skip
         checkpoint.write(self.out / STATE, tensors, document, self.writers)
@@ -377,7 +401,7 @@ class _Training:
     def _resume_from(self, file: checkpoint.Opened) -> _State:
         document = file.document
         if document.get("kind") != "training" or document.get("run") != self.spec.key:
-            raise InputError(f"out {self.out}: contains the training of another model; use another folder")
+            raise InputError(self._other_training(document))
         try:
             if not np.array_equal(file.read("noise_key"), np.asarray(jax.random.key_data(self.key))):
                 raise InputError(f"out {self.out}: its random keys are not those of seed {self.spec.seed}")
@@ -391,6 +415,18 @@ class _Training:
             raise
         except (KeyError, ValueError) as error:
             raise InputError(f"checkpoint {self.out / STATE}: damaged or foreign ({error})") from None
+
+    def _other_training(self, document: Mapping[str, Any]) -> str:
+        """Return what the saved training differs in: the learning rate alone, or the model."""
+        before = document.get("eta0")  # states of earlier versions have none
+        if isinstance(before, float):
+            (spec,) = dataclasses.replace(self.study, eta0=(before,)).runs()
+            if spec.key == document.get("run"):
+                return (
+                    f"eta0 must be {before!r}, with which the training in {self.out} began, got "
+                    f"{self.recipe.eta0!r}; use another folder for another value"
+                )
+        return f"out {self.out}: contains the training of another model; use another folder"
 
     def _finish(
         self, model: DenseAM, initial: float | None, heldout: float | None, seconds: float
@@ -411,6 +447,9 @@ class _Training:
         result = Trained(
             status=end.status,
             diverged_at=end.diverged_at,
+            eta0=self.recipe.eta0,
+            eta0_from=self.recipe.origin,
+            tuned_eta0=self.recipe.tuned_eta0,
             loss=end.curve.mean(axis=1),
             initial_mse=initial,
             zero_mse=float(known.mean()),
@@ -424,7 +463,8 @@ class _Training:
             float64=self.dtype == jnp.float64,
             files=tuple(files),
         )
-        document = {"version": __version__, "run": self.spec.key, **result.to_json()}
+        trained = {"version": __version__, "run": self.spec.key, "study": to_document(self.study)}
+        document = trained | result.to_json()
         if self.writers.first:
             write_whole(self.out / LOG, json.dumps(document, indent=1, allow_nan=False).encode())
         return result

@@ -18,6 +18,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,8 @@ from denseam.studies.records import Records
 from denseam.studies.runner import run_specs
 from denseam.studies.study import RunSpec, Study
 from denseam.training.progress import Progress, told
-from denseam.workflow.advice import Advice, advise
+from denseam.workflow.advice import Advice, advise, commands
+from denseam.workflow.data_use import data_use
 from denseam.workflow.goals import FEWEST_SIZES, Goal, goal
 from denseam.workflow.joint import best_point, neighbours, prepare
 from denseam.workflow.recipe import Recipe, write_result
@@ -92,6 +94,8 @@ class Tuned:
         The smallest size from which the optimum no longer moves, all sizes used, and the number of seeds.
     remedy
         What would make the rate transfer, if it does not; `advice` is the sentence.
+    options
+        The options of the search, for the `commands` that would settle a refusal.
     """
 
     goal: Goal
@@ -107,6 +111,7 @@ class Tuned:
     cost: Cost
     expected: Expected | None
     folder: Path
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
     def recommended(self) -> bool:
@@ -124,12 +129,23 @@ class Tuned:
         """The recipe for training the target."""
         if self.eta0 is None:
             raise InputError(f"{self.folder}: no learning rate was recommended there ({self.verdict.reason})")
-        return Recipe(self.goal.study, self.eta0, dict(self.constants), self.expected)
+        return Recipe(self.goal.study, self.eta0, dict(self.constants), self.expected, tuned_eta0=self.eta0)
 
     @property
     def advice(self) -> str:
         """What would make the rate transfer; '' if it does."""
         return "" if self.remedy is None else self.remedy.describe()
+
+    @property
+    def commands(self) -> tuple[str, ...]:
+        """The commands that would settle a refusal; none if a value is recommended."""
+        if self.remedy is None:
+            return ()
+        optima = [value for _, value in sorted(self.verdict.optimum.items()) if value is not None]
+        return commands(
+            self.remedy, self.goal, self.folder, around=optima[-1] if optima else None,
+            constants=self.constants, options=self.options,
+        )  # fmt: skip
 
     def scales_at_target(self) -> Scales | None:
         """Return the multipliers and learning rates of the target."""
@@ -152,10 +168,12 @@ class Tuned:
             "scales": list(self.scales),
             "seeds": self.seeds,
             "advice": self.advice or None,
+            "commands": list(self.commands),
             "target": dataclasses.asdict(self.goal.shape),
             "parameters": {n: getattr(target, n) for n in names} if target else None,
             "cost": dataclasses.asdict(self.cost) | {"share": self.cost.share},
             "data": self.goal.study.source().describe(),
+            **data_use(self.goal).to_json(),
             "verdict": self.verdict.to_json(),
             "others": {k: v.to_json() for k, v in self.others.items()},
         }
@@ -173,6 +191,8 @@ def tune(
     stop: threading.Event | None = None,
     say: Callable[[str], None] | None = None,
     devices: Sequence[Any] | None = None,
+    workers: int | None = None,
+    executor: Executor | None = None,
     **target: Any,
 ) -> Tuned:
     """Find the learning rate of a large model at small sizes.
@@ -191,8 +211,8 @@ def tune(
         The maximum number of operations, as a share of a sweep at the target.
     trials
         The number of points to try at the smallest size if several axes are tuned.
-    progress, stop, devices
-        As in `sweep`.
+    progress, stop, devices, workers, executor
+        As in `sweep`. If workers cannot train a run, the search ends with `RunsSetAside` and can be resumed.
     say
         Instead of `progress`: called with a line for every step of the search.
     target
@@ -214,7 +234,8 @@ def tune(
     others = tuple(a for a in axes if a != "eta0")
     if others:
         prepare(wanted, others)  # before anything is trained
-    return Search(wanted, Path(out), seeds, budget, told(progress, say), stop, devices).run(others, trials)
+    where = {"devices": devices, "workers": workers, "executor": executor}
+    return Search(wanted, Path(out), seeds, budget, told(progress, say), stop, **where).run(others, trials)
 
 
 class Search:
@@ -227,11 +248,11 @@ class Search:
         seeds: int,
         budget: float,
         progress: Progress,
-        stop: threading.Event | None,
-        devices: Sequence[Any] | None,
+        stop: threading.Event | None = None,
+        **where: Any,
     ) -> None:
         self.goal, self.out, self.seeds, self.budget = wanted, out, seeds, budget
-        self.progress, self.stop, self.devices = progress, stop, devices
+        self.progress, self.stop, self.where = progress, stop, where
         self.used: dict[str, float] = {}  # key → operations of every run that was used
         self.seconds = 0.0
         self.constants: dict[str, float] = {}
@@ -254,7 +275,8 @@ class Search:
         if best.status == "TRANSFERS":  # otherwise there is no η0 at which to vary the other axes
             judged = {axis: self._judge_axis(axis, best) for axis in others}
         self.seconds = time.perf_counter() - began
-        result = self._result(best, judged, grid)
+        axes = {"tune": ("eta0", *others), "trials": trials} if others else {}
+        result = self._result(best, judged, grid, {"seeds": self.seeds, "budget": self.budget, **axes})
         write_result(self.out, result.to_json(), result.recipe if result.recommended else None)
         return result
 
@@ -263,10 +285,10 @@ class Search:
     def train(self, study: Study, specs: list[RunSpec]) -> Records:
         """Train the missing runs; return the records of all of these runs."""
         summary = run_specs(
-            [(study, specs)], self.out / RUNS, progress=self.progress, stop=self.stop, devices=self.devices
+            [(study, specs)], self.out / RUNS, progress=self.progress, stop=self.stop, **self.where
         )
         self.used |= {spec.key: self.goal.operations(spec.scale) for spec in specs}
-        return summary.records
+        return summary.complete()
 
     def study(self, scales: tuple[int, ...], grid: Sequence[int], seeds: int) -> Study:
         """Return the study with η0 = rate(k) for each k of the grid."""
@@ -369,7 +391,9 @@ class Search:
 
     # --- the result --------------------------------------------------------------------------------
 
-    def _result(self, best: Verdict, judged: dict[str, Verdict], grid: range) -> Tuned:
+    def _result(
+        self, best: Verdict, judged: dict[str, Verdict], grid: range, options: Mapping[str, Any]
+    ) -> Tuned:
         holds = all(v.status == "TRANSFERS" for v in (best, *judged.values()))
         scales = tuple(sorted(best.optimum))
         eta0, interval = (_chosen(best), _interval(best)) if holds else (None, None)
@@ -378,6 +402,13 @@ class Search:
             rows = self._sweep(scales, grid, self.seeds)
             curve = expected_curve(list(rows), eta0, self.goal.target)
         runs = len(grid) * self.seeds
+        cost = Cost(
+            runs=len(self.used),
+            tuning=sum(self.used.values()),
+            target_run=self.goal.operations(self.goal.target),
+            target_sweep=runs * self.goal.operations(self.goal.target),
+            seconds=self.seconds,
+        )
         return Tuned(
             goal=self.goal,
             verdict=best,
@@ -388,16 +419,11 @@ class Search:
             base=scales[0] if holds else None,
             scales=tuple(sorted({int(s) for s in self.goal.ladder if s <= scales[-1]})),
             seeds=self.seeds,
-            remedy=None if holds else advise(self.goal, best, judged, self.budget),
-            cost=Cost(
-                runs=len(self.used),
-                tuning=sum(self.used.values()),
-                target_run=self.goal.operations(self.goal.target),
-                target_sweep=runs * self.goal.operations(self.goal.target),
-                seconds=self.seconds,
-            ),
+            remedy=None if holds else advise(self.goal, best, judged, cost.share),
+            cost=cost,
             expected=curve,
             folder=self.out,
+            options=options,
         )
 
 

@@ -1,6 +1,7 @@
 """The coordinate check: right where the theory says so, wrong with the right cause where it does not."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import equinox as eqx
 import jax
@@ -227,6 +228,20 @@ def test_a_proposal_is_verified_by_a_sweep():
     assert found.check.status == "PASS"
     assert found.verdict.status == "TRANSFERS", found.verdict.reason
     assert found.to_json()["verdict"] == "TRANSFERS"
+
+
+def test_an_executor_measures_and_finds_the_same(tmp_path):
+    wrong = {"scales": (8, 16), "steps": 1, "seeds": 2, "parameterization": "s1=N^-1"}
+    here = dam.find_exponents("relu", "sgd", **wrong, verify=False)
+    with ThreadPoolExecutor(1) as pool:
+        there = dam.find_exponents("relu", "sgd", **wrong, verify=False, out=tmp_path, executor=pool)
+        again = dam.check("relu", "sgd", **wrong, out=tmp_path, executor=pool)
+    assert there.to_json() == here.to_json()
+    assert again.to_json() == there.start.to_json() == here.start.to_json()
+    (judged,) = check_records(dam.Store(tmp_path).read())  # not the runs that the finder measures
+    assert judged.to_json() == here.start.to_json()
+    with ThreadPoolExecutor(1) as pool, pytest.raises(dam.InputError, match="out is needed with an executor"):
+        dam.check("relu", "sgd", **wrong, executor=pool)
 
 
 def test_the_finder_wants_many_memories_per_feature():

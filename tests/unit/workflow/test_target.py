@@ -12,6 +12,7 @@ import pytest
 import denseam as dam
 from denseam.analysis.prediction import Expected
 from denseam.errors import InputError
+from denseam.studies.documents import from_document
 from denseam.studies.study import Study
 from denseam.training.progress import Progress
 from denseam.workflow import target
@@ -122,6 +123,48 @@ def test_a_finished_training_is_not_trained_again(tmp_path):
     assert np.array_equal(first.loss, second.loss)
     with pytest.raises(InputError, match="contains the training of another model"):
         train_target(CASES["softmax-adam"], tmp_path)
+
+
+def test_the_record_says_where_the_learning_rate_comes_from(tmp_path):
+    curve = Expected(*(np.ones(5) for _ in range(3)))
+    tuned = replace(CASES["relu-sgd"], tuned_eta0=0.05, expected=curve)
+    for recipe, eta0, origin, predicted in (
+        (tuned, 0.05, "tuned", True),
+        (tuned.with_eta0(0.05), 0.05, "tuned", True),
+        (tuned.with_eta0(0.02), 0.02, "given", False),
+        (Recipe(SGD, 0.01), 0.01, "given", False),
+    ):
+        folder = tmp_path / f"{eta0}-{origin}"
+        found = train_target(recipe, folder)
+        document = json.loads((folder / LOG).read_text())
+        assert (document["eta0"], document["eta0_from"], document["tuned_eta0"]) == (
+            eta0, origin, recipe.tuned_eta0,
+        )  # fmt: skip
+        assert (found.expected is not None) == (document["predicted_mse"] is not None) == predicted
+        assert from_document(document["study"]) == recipe.run()[0]
+
+
+def test_a_training_is_not_resumed_with_another_learning_rate(tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        train_target(CASES["relu-sgd"], tmp_path, progress=StopAt(1))
+    before = (tmp_path / STATE).read_bytes()
+    with pytest.raises(InputError) as caught:
+        train_target(CASES["relu-sgd"].with_eta0(0.02), tmp_path)
+    assert str(caught.value) == (
+        f"eta0 must be 0.05, with which the training in {tmp_path} began, got 0.02; "
+        "use another folder for another value"
+    )
+    with pytest.raises(InputError, match="contains the training of another model"):  # not only eta0 differs
+        train_target(Recipe(replace(SGD, epochs=6), 0.02), tmp_path)
+    with pytest.raises(InputError, match="contains the training of another model"):
+        train_target(CASES["relu-sgd"].with_eta0(0.02), tmp_path, seed=1)
+    assert (tmp_path / STATE).read_bytes() == before
+
+
+@pytest.mark.parametrize("eta0", [0, -0.1, np.inf, np.nan, "0.1", None, True])
+def test_a_recipe_has_a_learning_rate(eta0):
+    with pytest.raises(InputError, match="eta0 must be above 0 and finite, got"):
+        Recipe(SGD, eta0)
 
 
 def test_a_damaged_state_is_said(tmp_path):

@@ -3,6 +3,8 @@
 import dataclasses
 import json
 import math
+import shutil
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -13,13 +15,16 @@ from denseam.analysis.prediction import Expected, expected_curve
 from denseam.analysis.transfer import Verdict
 from denseam.data import Preparation
 from denseam.errors import InputError
+from denseam.studies.executors import RunsSetAside
+from denseam.studies.shards import run_shard
 from denseam.studies.store import Store
 from denseam.training.progress import Progress
 from denseam.workflow import tuning
 from denseam.workflow.advice import Advice, Remedy, advise
+from denseam.workflow.data_use import data_use
 from denseam.workflow.goals import goal
 from denseam.workflow.planning import Machine, plan
-from denseam.workflow.recipe import FILE, Recipe, read_recipe, write_result
+from denseam.workflow.recipe import FILE, Origin, Recipe, read_recipe, write_result
 from denseam.workflow.tuning import rate, tune
 
 SMALL = {"features": 64, "epochs": 6, "kappa": 2.0, "rho": 4.0, "beta": 0.25}
@@ -91,6 +96,10 @@ def test_the_ladder_comes_from_the_data(vectors, tmp_path):
         ({"kappa": 0.0}, "kappa must be above 0"),
         ({"beta": 0.0}, "beta must be above 0"),
         ({"rho": 0.0}, "rho must be above 0"),
+        (
+            {"noise": (0.25, 0.5)},
+            "noise must be one value, since one model is trained in the end, got 0.25, 0.5",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(vectors, asked, words):
@@ -159,8 +168,6 @@ def test_a_search_ends_with_a_value_that_transfers(searched):
 
 
 def test_a_search_can_be_repeated_and_resumed(searched, tmp_path):
-    import shutil
-
     again = Counting()
     copy = tmp_path / "copy"
     shutil.copytree(searched.folder, copy)
@@ -176,8 +183,52 @@ def test_a_search_can_be_repeated_and_resumed(searched, tmp_path):
     assert found_in(copy) == found_in(searched.folder)
 
 
+def test_an_executor_gives_the_same_result_and_resumes_what_was_begun_here(searched, tmp_path):
+    elsewhere = Counting()
+    (tmp_path / "runs" / "shards").mkdir(parents=True)
+    first, *_ = sorted((searched.folder / "runs" / "shards").iterdir())
+    shutil.copy(first, tmp_path / "runs" / "shards")
+    begun = len(Store(tmp_path / "runs").read())
+    with ThreadPoolExecutor(2) as pool:
+        tune(searched.goal, tmp_path, executor=pool, progress=elsewhere)
+    assert elsewhere.trained == searched.cost.runs - begun
+    assert found_in(tmp_path) == found_in(searched.folder)
+
+
+class Losing(ThreadPoolExecutor):
+    """Its workers fail with every shard after the first so many."""
+
+    def __init__(self, shards):
+        super().__init__(1)
+        self.shards = shards
+
+    def submit(self, fn, /, *arguments):
+        if fn is run_shard:
+            self.shards -= 1
+        return super().submit(fn if self.shards >= 0 else self.fail, *arguments)
+
+    @staticmethod
+    def fail(*_):
+        raise RuntimeError("a bad GPU")
+
+
+def test_a_search_that_loses_runs_ends_there_and_can_be_resumed(searched, tmp_path):
+    with Losing(1) as pool, pytest.raises(RunsSetAside) as caught:
+        tune(searched.goal, tmp_path, executor=pool)
+    assert len(caught.value.shards) == 1
+    assert str(caught.value).startswith("set aside: relu-sgd at scale 8, ")
+    assert str(caught.value).endswith("RuntimeError: a bad GPU; run the same again to resume")
+    assert not (tmp_path / FILE).exists()
+    kept = len(Store(tmp_path / "runs").read())
+    again = Counting()
+    tune(searched.goal, tmp_path, progress=again)
+    assert again.trained == searched.cost.runs - kept
+    assert found_in(tmp_path) == found_in(searched.folder)
+
+
 def test_the_recipe_survives_the_disk(searched):
     recipe = read_recipe(searched.folder)
+    assert recipe.origin is searched.recipe.origin is Origin.TUNED
     assert recipe.study == searched.goal.study
     assert recipe.run() == searched.recipe.run()
     assert np.allclose(recipe.expected.middle, searched.expected.middle, rtol=1e-5)
@@ -255,7 +306,7 @@ def judged(scales, cause, regret=0.05):
 def climber(monkeypatch, tmp_path, judge, budget=1.0):
     """A search whose sweeps train nothing and whose verdicts are given."""
     wanted = goal("isotropic", features=1024, epochs=2)
-    search = tuning.Search(wanted, tmp_path, 3, budget, Progress(), None, None)
+    search = tuning.Search(wanted, tmp_path, 3, budget, Progress())
     monkeypatch.setattr(search, "_widened", lambda scales, grid: grid)
 
     def sweep(scales, grid, seeds):
@@ -295,10 +346,26 @@ def test_it_stops_at_the_budget_and_says_so(monkeypatch, tmp_path):
     )
     found, _ = search._climb((32, 64, 128), range(9))
     assert tuple(found.optimum) == (64, 128, 256)  # (1/4)³ = 1.6 % is allowed, (1/2)³ is not
-    given = advise(search.goal, found, {}, 0.02)
+    spent = sum(search.used.values()) / (27 * search.goal.operations(1024))
+    given = advise(search.goal, found, {}, spent)
     assert given == Advice(Remedy.NEXT_SIZE, letter="N", scale=512, budget=0.15)
     assert "N = 512" in given.describe()
     assert "--budget 0.15" in given.describe()
+    again = climber(monkeypatch, tmp_path, lambda s, scales: judged(scales, Cause.OPTIMUM_MOVES), budget=0.15)
+    found, _ = again._climb((32, 64, 128), range(9))
+    assert max(found.optimum) == 512
+
+
+@pytest.mark.parametrize(
+    ("scales", "given"),
+    [
+        ((32, 64, 128), Advice(Remedy.OTHER_SIZES, letter="N", scale=256, scales=(32, 64, 128, 256))),
+        ((32, 64, 600), Advice(Remedy.LOOK_INSIDE)),
+    ],
+)
+def test_sizes_that_were_not_given_are_left_too(scales, given):
+    wanted = goal("isotropic", features=1024, epochs=2, scales=scales)
+    assert advise(wanted, judged(scales, Cause.OPTIMUM_MOVES), {}, 0.1) == given
 
 
 @pytest.mark.parametrize(
@@ -375,6 +442,22 @@ def test_a_loss_leaves_the_curve_after_two_epochs_outside():
 
 
 # --- price -------------------------------------------------------------------------------------------
+
+
+def test_it_is_said_how_much_of_the_data_the_target_sees(vectors, searched):
+    machine = Machine("cpu", "test", 2, 2e11)
+    for settings, numbers, words in (
+        ({"rho": 5.0}, (320, 540, 60), "the target is trained on 320 of 540 samples; 60 more are held out"),
+        ({"memories": 512}, (540, 540, 60), "the target is trained on all 540 samples; 60 more are held out"),
+        ({"heldout": 0.0, "samples": 100}, (100, 600, 0), "the target is trained on 100 of 600 samples; none are held out"),
+    ):  # fmt: skip
+        made = plan(goal(vectors, **settings), machine=machine)
+        assert made.use.describe() == words
+        names = ("samples_used", "samples_available", "samples_heldout")
+        assert tuple(made.to_json()[name] for name in names) == numbers
+    said = searched.to_json()
+    assert (said["samples_used"], said["samples_available"], said["samples_heldout"]) == (256, None, None)
+    assert data_use(searched.goal).describe() == "the target is trained on 256 generated samples"
 
 
 def test_a_plan_counts_what_the_search_trains(searched):

@@ -1,16 +1,20 @@
 """From data to a trained memory, through the installed program."""
 
+import contextlib
 import json
 import os
 import random
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 from denseam.cli import main
+from denseam.studies import dask_executor
+from denseam.studies.shards import run_shard
 from tests.program import PROGRAM, run
 
 GOAL = ("--features", 64, "--epochs", 6, "--rho", 4, "--beta", 0.25, "--optimizer", "sgd")
@@ -61,6 +65,8 @@ def test_tune_says_what_was_chosen_and_why(tuned):
     assert said["parameters"]["s1"] == pytest.approx(1 / 12)
     assert said["data"].endswith("clouds.npy, plaquettes, centred, unit variance, 0.1 held out")
     assert said["cost"]["runs"] >= 3 * 3 * 9
+    assert (said["samples_available"], said["samples_heldout"]) == (1080, 120)
+    assert said["samples_used"] == said["target"]["P"]
     for file in said["files"]:
         assert os.path.getsize(file) > 1000
 
@@ -106,6 +112,26 @@ def test_train_recall_and_consistency(images, tuned, trained, tmp_path, inside):
     assert (tmp_path / "c" / "consistency.png").stat().st_size > 5000
 
 
+def test_train_takes_a_learning_rate_without_a_tuning(images, tuned, tmp_path, inside):
+    folder, found = tuned
+    options = ("--epochs", 12, "--unit-variance", "--eta0", 0.02, "--out", tmp_path / "given", "--json")
+    said = document(inside("train", images, *options))
+    assert (said["eta0"], said["eta0_from"], said["tuned_eta0"]) == (0.02, "given", None)
+    assert said["predicted_mse"] is None
+    replaced = inside("train", images, "--tuned", folder, "--eta0", 0.02, "--out", tmp_path / "replaced")
+    assert replaced.returncode == 0
+    assert "eta0 = 0.02 (given; no loss curve is predicted)" in replaced.stderr
+    assert "no loss curve was predicted for eta0 = 0.02, which was given, not tuned" in replaced.stdout
+    record = json.loads((tmp_path / "replaced" / "training.json").read_text())
+    assert (record["eta0"], record["eta0_from"]) == (0.02, "given")
+    assert record["tuned_eta0"] == document(found)["eta0"]
+    assert record["loss"] == said["loss"]  # the same model: only its learning rate came another way
+    again = inside("train", images, *options[:3], "--eta0", 0.03, *options[5:])
+    assert again.returncode == 64
+    assert len(again.stderr.splitlines()) == 1
+    assert "eta0 must be 0.02, with which the training in" in again.stderr
+
+
 def test_plan_comes_before_anything(images, inside):
     found = run("plan", images, "--json")
     said = document(found)
@@ -113,19 +139,76 @@ def test_plan_comes_before_anything(images, inside):
     assert said["training"]["memories"] == 288
     assert 0 < said["share"] < 0.1
     assert said["target_sweep"]["seconds"] > said["tuning"]["seconds"]
-    people = inside("plan", images)
+    people = inside("plan", images, "--rho", 5)
     assert people.returncode == 0
     assert "sweep the target" in people.stdout
+    assert "the target is trained on 720 of 1080 samples; 120 more are held out" in people.stdout
 
 
 def test_a_refusal_is_an_answer(tmp_path, inside):
     found = run("tune", "isotropic", *GOAL, "--parameterization", "eta_W=K^3", "--out", tmp_path / "t", "-q")
     assert found.returncode == 1
     assert "no learning rate is recommended" in found.stdout
+    assert "the target is trained on 256 generated samples" in found.stdout
     assert "not the prescription" in found.stdout
+    lines = found.stdout.partition("commands that would settle it:\n")[2].splitlines()[:2]
+    assert [line.split()[:3] for line in lines] == [
+        ["denseam", "tune", "isotropic"], ["denseam", "sweep", "--activation"]
+    ]  # fmt: skip
+    assert "--parameterization" not in lines[0]
+    assert "--scales 64 " in lines[1]
+    written = json.loads((tmp_path / "t" / "tuned.json").read_text())
+    assert written["commands"] == [line.strip() for line in lines]
     found = inside("train", "isotropic", "--tuned", tmp_path / "t")
     assert found.returncode == 64
     assert "no learning rate is recommended" in found.stderr
+
+
+class Failing(ThreadPoolExecutor):
+    """Answers, and cannot train anything."""
+
+    def submit(self, fn, /, *arguments):
+        return super().submit(fn if fn is not run_shard else lambda _: 1 / 0, *arguments)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("tune", "isotropic", *GOAL),
+        (
+            "check",
+            "--activation",
+            "relu",
+            "--optimizer",
+            "sgd",
+            "--scales",
+            "8,16",
+            "--steps",
+            1,
+            "--seeds",
+            2,
+        ),
+    ],
+    ids=["tune", "check"],
+)
+def test_runs_that_a_cluster_could_not_train_end_the_command_with_74(command, tmp_path, inside, monkeypatch):
+    where = []
+
+    @contextlib.contextmanager
+    def failing(cluster, folder, *, progress):
+        where.append((cluster.kind, cluster.workers, os.path.basename(folder)))
+        with Failing(1) as pool:
+            yield pool
+
+    monkeypatch.setattr(dask_executor, "connect", failing)
+    found = inside(*command, "--executor", "dask", "--workers", 2, "--out", tmp_path / "out", "-q", "--json")
+    assert (found.returncode, found.stdout) == (74, "")
+    (line,) = found.stderr.splitlines()
+    assert line.startswith("denseam: set aside: relu-sgd at scale 8")
+    assert "ZeroDivisionError" in line
+    assert "run the same again to resume" in line
+    assert where == [("dask", 2, "runs" if command[0] == "tune" else "out")]
+    assert not (tmp_path / "out" / "tuned.json").exists()
 
 
 @pytest.fixture(scope="module")
@@ -160,11 +243,35 @@ def bad(tmp_path_factory):
         ("tune {bad}/good.npy --samples 1000 --out {out}", "90 samples to train on (10 more are held out)"),
         ("tune {bad}/good.npy --scales 16,32,128 --out {out}", "target 64 is smaller than the base"),
         ("tune {bad}/good.npy", "out is needed"),
+        ("tune {bad}/good.npy --out {out} --executor ray", "executor must be 'local', 'dask' or 'slurm'"),
+        ("tune {bad}/good.npy --optimizer lion --address tcp://a:1", "out is needed: a folder for the runs"),
+        ("tune {bad}/good.npy --optimizer lion --address tcp://a:1", "optimizer must be 'sgd' or 'adam'"),
+        (
+            "tune {bad}/good.npy --optimizer lion --address tcp://a:1",
+            "address belongs to the executor 'dask'",
+        ),
+        ("check --activation relu --optimizer sgd --executor dask", "out is needed with the executor 'dask'"),
+        ("check {bad} --executor dask", "its runs are judged as they are"),
         ("tune {bad}/good.npy --tune eta0,gamma --out {out}", "gamma"),
         ("tune {bad}/good.npy --shrink plaquettes --out {out}", "plaquettes"),
         ("tune nowhere.npy --out {out}", "nowhere.npy"),
         ("plan {bad}/good.npy --regime memories-only", "memories is needed"),
-        ("train {bad}/good.npy", "tuned is needed"),
+        ("train {bad}/good.npy", "tuned is needed: the folder of denseam tune; or eta0, to train without"),
+        ("train {bad}/good.npy --eta0 0.1", "out is needed without a tuning"),
+        (
+            "train {bad}/good.npy --eta0 fast --samples 1000 --out {out}",
+            "eta0 must be above 0 and finite, got 'fast'",
+        ),
+        ("train {bad}/good.npy --eta0 fast --samples 1000 --out {out}", "90 samples to train on"),
+        ("train {bad}/good.npy --eta0 0.1 --noise 0.1,0.2 --out {out}", "noise must be one value"),
+        (
+            "train {bad}/good.npy --tuned {bad} --unit-variance --epochs 3 --eta0 0.1 --out {out}",
+            "epochs comes from the tuning in {bad}; leave it out",
+        ),
+        (
+            "train {bad}/good.npy --tuned {bad} --unit-variance --epochs 3 --eta0 0.1 --out {out}",
+            "unit_variance comes from the tuning in {bad}; leave it out",
+        ),
         ("train {bad}/good.npy --tuned {bad}", "has no tuned.json"),
         ("recall {bad}/good.npy {bad}/good.npy", "not a readable safetensors file"),
         ("recall {model} {bad}/good.npy --out {out}", "144 features (12×12 images)"),
@@ -183,7 +290,7 @@ def test_bad_input_is_one_line_and_leaves_nothing(arguments, words, bad, images,
     said = capsys.readouterr()
     assert said.out == ""
     assert len(said.err.splitlines()) == 1
-    assert words in said.err
+    assert words.format(bad=bad) in said.err
     assert not out.exists()
 
 

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from concurrent.futures import Executor
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,7 +26,7 @@ from denseam.analysis.transfer import Verdict, verdict
 from denseam.errors import InputError
 from denseam.rules import Parameterization, Power
 from denseam.rules.fields import logspace
-from denseam.studies.runner import sweep
+from denseam.studies.runner import run_studies
 from denseam.studies.study import Study
 from denseam.training.progress import Progress
 
@@ -32,6 +34,8 @@ from denseam.training.progress import Progress
 MEMORIES_PER_FEATURE = 8
 #: Exponents are rounded to a multiple of the first if it is no further away than the second.
 SIMPLE, NEAR = Fraction(1, 2), 0.1
+#: Folder of the runs from which the exponents are measured, inside that of the check.
+MEASURED = "measured"
 #: Z and F outside this range get a constant that brings them to 1. (Small values do no harm.)
 TOO_SMALL, TOO_LARGE = 0.05, 2.0
 
@@ -84,6 +88,7 @@ def find_exponents(
     verify: bool = True,
     out: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
+    executor: Executor | None = None,
     **options: Any,
 ) -> Proposal:
     """Propose exponents of s1, s2 and eta_W for a parameterization, and verify them by a sweep.
@@ -95,13 +100,16 @@ def find_exponents(
     verify
         Whether to sweep learning rates with the proposal and judge the transfer.
     out
-        A folder that keeps the runs of that sweep.
+        A folder that keeps all runs; a search that was stopped resumes there.
     progress
         Receives the events of the training.
+    executor
+        Trains instead of this process, as in `sweep`; needs `out`.
     """
     study = checked_study(activation, optimizer, **options)
     _check_regime(study)
-    return propose(study, check_study(study, progress=progress), verify=verify, out=out, progress=progress)
+    training = {"progress": progress, "executor": executor}
+    return propose(study, check_study(study, out=out, **training), verify=verify, out=out, **training)
 
 
 def propose(
@@ -110,10 +118,15 @@ def propose(
     *,
     verify: bool = True,
     out: str | os.PathLike[str] | None = None,
-    progress: Progress | None = None,
+    **training: Any,
 ) -> Proposal:
-    """Do what `find_exponents` does, from a study made by `checked_study` and its check."""
+    """Do what `find_exponents` does, from a study made by `checked_study` and its check.
+
+    `training` are further arguments of `sweep`. The runs of the search are in a folder of their own, so that
+    `check_records` of the folder judges only the check itself.
+    """
     _check_regime(study)
+    measured_in = None if out is None else Path(out) / MEASURED
     regime = study.regime.name
     rule = study.rule().canonical()
     first = dataclasses.replace(study, probes=("Z", "F", "dZ_W"), probe_steps=(0,), epochs=1, name="")
@@ -122,7 +135,8 @@ def propose(
     constants: dict[str, float] = {}
 
     def measure() -> Measurements:
-        return from_records(sweep(_with(first, rule, constants), progress=progress))
+        summary = run_studies(_with(first, rule, constants), measured_in, **training)
+        return from_records(summary.complete())
 
     for factor, quantity in (("s1", "Z"), ("s2", "F"), ("eta_W", "dZ_W")):
         measured = measure()
@@ -148,8 +162,8 @@ def propose(
         constants,
         rule,
         start,
-        check_study(proposal, progress=progress),
-        _transfer(proposal, out, progress) if verify else None,
+        check_study(proposal, out=measured_in, **training),
+        _transfer(proposal, out, **training) if verify else None,
     )
 
 
@@ -175,7 +189,7 @@ def _corrected(power: Power, exponent: float, regime: str) -> Power:
     return dataclasses.replace(power, K=simple) if regime == "memories-only" else Power(N=simple)
 
 
-def _transfer(study: Study, out: str | os.PathLike[str] | None, progress: Progress | None) -> Verdict:
+def _transfer(study: Study, out: str | os.PathLike[str] | None, **training: Any) -> Verdict:
     """Sweep learning rates with the proposed rule over the smaller scales, and judge."""
     wider = dataclasses.replace(
         study,
@@ -187,4 +201,4 @@ def _transfer(study: Study, out: str | os.PathLike[str] | None, progress: Progre
         probe_steps=None,
         name="",
     )
-    return verdict(sweep(wider, out, progress=progress))[0]
+    return verdict(run_studies(wider, out, **training).complete())[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import Executor
 from typing import Any
 
 from denseam.analysis.coordinates.expected import expectations
@@ -16,7 +17,7 @@ from denseam.rules.table import FAMILIES
 from denseam.studies.description import DOCUMENT
 from denseam.studies.documents import from_document
 from denseam.studies.records import Records
-from denseam.studies.runner import sweep
+from denseam.studies.runner import run_studies
 from denseam.studies.study import Study
 from denseam.training.progress import Progress
 from denseam.training.quantities import log_spaced
@@ -68,6 +69,7 @@ def check(
     *,
     out: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
+    executor: Executor | None = None,
     **options: Any,
 ) -> Check:
     """Check how the parts of a step change with scale.
@@ -80,18 +82,22 @@ def check(
         A folder that keeps the runs; a check that was stopped resumes there.
     progress
         Receives the events of the training.
+    executor
+        Trains instead of this process, as in `sweep`; needs `out`.
     options
         `regime` (a name or an object), `scales`, `eta0` (0.1, for Adam 0.03), `seeds` (4), `steps` (16),
         and all other fields of a `Study`: `centred`, `bias_init`, `parameterization`, `data`, …
     """
-    return check_study(checked_study(activation, optimizer, **options), out=out, progress=progress)
+    study = checked_study(activation, optimizer, **options)
+    return check_study(study, out=out, progress=progress, executor=executor)
 
 
-def check_study(
-    study: Study, *, out: str | os.PathLike[str] | None = None, progress: Progress | None = None
-) -> Check:
-    """Check a study made by `checked_study`."""
-    return check_records(sweep(study, out, progress=progress))[0]
+def check_study(study: Study, *, out: str | os.PathLike[str] | None = None, **training: Any) -> Check:
+    """Check a study made by `checked_study`; `training` are further arguments of `sweep`.
+
+    If workers cannot train a run, nothing is judged: `RunsSetAside` is raised, and the same call resumes.
+    """
+    return check_records(run_studies(study, out, **training).complete())[0]
 
 
 def check_records(records: Records) -> list[Check]:

@@ -1,0 +1,93 @@
+"""A goal as command lines: tune it, sweep its target, train its target.
+
+Each line has every option that differs from its default, and all sizes, so that it means the same goal
+wherever it is typed. There is no line (None) if the activation or the parameterization was defined in Python.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from denseam.rules.fields import Kind, Parameter, Part, logspace, parameters
+from denseam.rules.regimes import REGIMES, MemoriesOnly
+from denseam.studies.description import DOCUMENT, ETA0, REGIME
+from denseam.studies.documents import option_words, sweep_line, to_document, words_of
+from denseam.workflow.goals import Goal, default_ladder
+from denseam.workflow.target_sizes import TargetSizes
+
+#: The grid of a sweep at the target: a decade to each side of the expected optimum, four values per decade.
+DECADES, VALUES = 1, 9
+SEEDS = 3
+Folder = str | os.PathLike[str]
+
+
+def sweep_target_line(
+    goal: Goal,
+    out: Folder,
+    around: float,
+    *,
+    seeds: int = SEEDS,
+    constants: Mapping[str, float] | None = None,
+) -> str | None:
+    """Return the `denseam sweep` of the target itself.
+
+    Parameters
+    ----------
+    out
+        The folder of its runs.
+    around
+        The learning rate in the middle of the grid.
+    constants
+        The values of other axes.
+    """
+    low, high = (float(f"{around * 10.0**d:.2g}") for d in (-DECADES, DECADES))
+    held = {axis: (value,) for axis, value in (constants or {}).items()}
+    study = goal.at((goal.target,), logspace(low, high, VALUES), seeds, **held)
+    return sweep_line(to_document(study), str(out))
+
+
+def tune_line(goal: Goal, out: Folder, **options: Any) -> str | None:
+    """Return the `denseam tune` of a goal; `options` are the command's own, as in ``budget=0.2``."""
+    by_default = goal == Goal(goal.study, default_ladder(goal.study))
+    scales = {} if by_default else {"scales": goal.ladder}
+    return _line("tune", goal, scales, options | {"out": str(out)})
+
+
+def train_line(goal: Goal, out: Folder, eta0: float) -> str | None:
+    """Return the `denseam train` of the target with a given learning rate."""
+    return _line("train", goal, {ETA0.document: eta0}, {"out": str(out)})
+
+
+def _line(command: str, goal: Goal, more: Mapping[str, Any], options: Mapping[str, Any]) -> str | None:
+    """Return a command on the data of a goal: what describes the goal, and the command's own options."""
+    described: dict[str, Parameter] = {**DOCUMENT, **parameters(TargetSizes), ETA0.document: ETA0}
+    words = words_of({**_document(goal), **more}, described)
+    if words is None:
+        return None
+    own = [word for name, value in options.items() for word in option_words(_plain(name), value)]
+    data = goal.study.data
+    rest = [*words, *own, "--", data] if data.startswith("-") else [data, *words, *own]
+    return shlex.join(["denseam", command, *rest])
+
+
+def _document(goal: Goal) -> dict[str, Any]:
+    """Return the keys that describe a goal, with its sizes; `denseam.workflow.goals.goal` reads them."""
+    regime, elsewhere = goal.study.regime, ("data", "scales", ETA0.document, REGIME.document)
+    of_regime = parameters(REGIMES[regime.name])
+    plain = {
+        key: value
+        for key, value in to_document(goal.study).items()
+        if DOCUMENT[key].part is not Part.SWEEP and key not in (*elsewhere, *of_regime)
+    }
+    sizes = {name: getattr(regime, name) for name in of_regime}
+    if isinstance(regime, MemoriesOnly):
+        return plain | {REGIME.document: regime.name, "memories": goal.target} | sizes
+    return plain | {"features": goal.target} | sizes
+
+
+def _plain(name: str) -> Parameter:
+    """Return the parameter of an option that is not part of a goal."""
+    return Parameter(Part.SWEEP, Kind.TEXT, "", name=name, document=name)
