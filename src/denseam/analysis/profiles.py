@@ -105,8 +105,7 @@ class Profile:
 
     def __init__(self, x: Array, losses: Array) -> None:
         self.x = np.asarray(x, float)
-        with np.errstate(divide="ignore"):
-            self.logs: Array = np.log(losses)
+        self.logs: Array = np.log(np.maximum(losses, np.finfo(float).tiny))
         self.mean: Array = np.mean(self.logs, axis=1)
         self._curves = Interpolant(self.x, np.column_stack([self.logs, self.mean]))
 
@@ -122,17 +121,29 @@ class Profile:
         return np.asarray(np.expm1(values - self.best).reshape(np.shape(x)))
 
     def regret_between(self, low: float, high: float) -> Interval:
-        """Return the smallest and the largest cost of the values from low to high.
+        """Return bounds of the cost of the values from low to high.
 
-        The largest includes what may be gained beyond the grid's resolution (`unseen`).
+        The lower one is that of the best value among them, or of the nearest finite point if none is known.
+        The upper one is infinite unless all of them are known, and includes `unseen`.
         """
-        if not np.isfinite(self.best):
+        finite = self.x[np.isfinite(self.mean)]
+        if not len(finite):
             return np.inf, np.inf
         x, y = (points[:, -1] for points in self._curves.turning_points)
         # A turning point that does not exist has no coordinate, and is not between.
         inside = y[(x > low) & (x < high)]
-        values = np.concatenate([inside, self._curves(np.array([low, high]))[:, -1]]) - self.best
-        return float(np.expm1(values.min())), float(np.expm1(values.max() + self.unseen))
+        known = np.clip([low, high], finite[0], finite[-1])
+        ends, nearest = np.split(self._curves(np.concatenate([[low, high], known]))[:, -1], 2)
+        least = min(inside.min(initial=np.inf), nearest.min()) - self.best
+        most = max(inside.max(initial=-np.inf), ends.max()) - self.best + self.unseen
+        return float(np.expm1(least)), float(np.expm1(most))
+
+    def reach(self, x: float, tolerance: float, most: float) -> float:
+        """Return how far from x, up to `most`, the cost stays on the same side of a tolerance as at x."""
+        offsets = np.linspace(0.0, most, 257)
+        good = self.regret(np.concatenate([x - offsets, x + offsets])) <= tolerance
+        changed = (good != good[0]).reshape(2, -1).any(axis=0)
+        return float(offsets[np.argmax(changed) - 1]) if changed.any() else most
 
     @property
     def optima(self) -> Array:
@@ -153,6 +164,12 @@ class Profile:
     def _nearest(self) -> int:
         """The best point of the grid."""
         return int(np.argmin(self.mean))
+
+    @property
+    def step(self) -> float:
+        """The larger of the distances from the best point to its neighbours."""
+        i = self._nearest
+        return float(np.max(np.diff(self.x[max(i - 1, 0) : i + 2]), initial=0.0))
 
     @property
     def end(self) -> Side | None:

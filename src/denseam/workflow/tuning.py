@@ -24,9 +24,10 @@ from typing import Any
 import numpy as np
 
 from denseam.analysis.causes import Cause
+from denseam.analysis.judgement import FEWEST, REGRET_GOOD
 from denseam.analysis.prediction import Expected, expected_curve
 from denseam.analysis.statistics import Interval, mean_interval
-from denseam.analysis.transfer import FEWEST, REGRET_GOOD, Verdict, verdict
+from denseam.analysis.transfer import Verdict, verdict
 from denseam.errors import InputError, refuse
 from denseam.rules import Scales
 from denseam.studies.description import AXES
