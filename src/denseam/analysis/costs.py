@@ -18,11 +18,9 @@ from denseam.analysis.grid import Grid
 from denseam.analysis.optima import Extrapolation, Optima
 from denseam.analysis.profiles import Profile
 from denseam.analysis.statistics import Interval
+from denseam.analysis.thresholds import FINEST, MOST_SEEDS
 
 Array = np.ndarray[Any, Any]
-
-#: The maximum number of seeds, and refinement of a grid, that is worth a recommendation.
-MOST_SEEDS, FINEST = 30, 8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,19 +61,24 @@ class Cost:
         half = self.half_width
         return self.profile.regret_between(self.x - half, self.x + half) if half < math.inf else (0, math.inf)
 
+    def too_coarse(self, tolerance: float) -> bool:
+        """Return whether the grid leaves more open than the seeds do."""
+        if math.log1p(self.regret) + self.profile.unseen > math.log1p(tolerance) >= math.log1p(self.regret):
+            return True
+        squares = self.weights**2
+        return float(squares @ self.optima.resolution**2) > float(squares @ self.optima.seed_errors)
+
     def seeds_needed(self, tolerance: float) -> int | None:
         """Return the number of seeds at each scale that would decide; None above MOST_SEEDS."""
         reach = self._reach(tolerance)
         more = range(int(self.optima.counts.min()) + 1, MOST_SEEDS + 1)
         return next((n for n in more if self._half_width(self.optima.with_seeds(n)) <= reach), None)
 
-    def refinement_needed(self, tolerance: float) -> int | None:
-        """Return the factor by which the grid must be finer, whatever the seeds; None above FINEST."""
-        reach, many = self._reach(tolerance), self.optima.with_seeds(1000)
-        if self.profile.unseen > 0:
-            return 2
-        factors = (f for f in range(1, FINEST + 1) if self._half_width(many.refined(f)) <= reach)
-        return next(factors, None)
+    def refinement_needed(self, tolerance: float) -> int:
+        """Return the factor by which the grid must be finer to decide, at least 2 and at most FINEST."""
+        reach = self._reach(tolerance)
+        factors = (f for f in range(2, FINEST) if self._half_width(self.optima.refined(f)) <= reach)
+        return 2 if self.profile.unseen > 0 else next(factors, FINEST)
 
     def _half_width(self, optima: Optima) -> float:
         return optima.half_width(self.weights, self.inflation)

@@ -45,8 +45,8 @@ class Grid:
         for row in rows:
             place = at[0][row["scale"]], at[1][row[axis]], at[2][row["seed"]]
             loss = row["final_mse"] if epoch is None else loss_at(row, epoch)
-            diverged = row["status"] == "diverged" if epoch is None else not math.isfinite(loss)
-            self.losses[place] = math.inf if diverged else loss
+            diverged = epoch is None and row["status"] == "diverged"
+            self.losses[place] = loss if math.isfinite(loss) and not diverged else math.inf
             self.keys[place] = row["key"]
         self.log = self.values[0] > 0
         self.x = np.log10(self.values) if self.log else np.array(self.values, float)

@@ -1,4 +1,4 @@
-"""The rules of the verdict, and their thresholds. The first rule that applies decides.
+"""The rules of the verdict: the first that applies decides. Their thresholds are in `thresholds`.
 
 'Surely' means by the 95 % interval of the regret, which `costs` derives from how well the optima are known.
 """
@@ -16,21 +16,8 @@ from denseam.analysis.costs import Cost
 from denseam.analysis.grid import Array, Grid
 from denseam.analysis.profiles import SAME
 from denseam.analysis.statistics import Interval
+from denseam.analysis.thresholds import ENOUGH_SEEDS, FEWEST, LEARNED, MOST, REGRET_BAD, RISE_BAD
 from denseam.analysis.verdicts import Measured
-
-#: A regret up to this tolerance is good, unless the user gives another one; above the second it is bad.
-REGRET_GOOD: float = 0.02
-REGRET_BAD: float = 0.10
-#: A rise of the best loss with scale above this is bad.
-RISE_BAD: float = 0.10
-#: A best loss above this share of that of predicting zero means that nothing was learned.
-LEARNED: float = 0.9
-#: The minimum number of scales, and of seeds at a scale.
-FEWEST = 3
-#: A value is surely unstable if a larger share of its runs diverged.
-MOST = 0.5
-#: A prediction at the target that needs more seeds than this needs a larger scale rather.
-ENOUGH_SEEDS = 9
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,6 +84,11 @@ def base_diverged(grid: Grid) -> Decision:
 def holds(costs: Sequence[Cost], tolerance: float) -> bool:
     """Return whether all of these costs are surely within the tolerance."""
     return all(cost.bounds[1] <= tolerance for cost in costs)
+
+
+def may_hold(costs: Sequence[Cost], tolerance: float) -> bool:
+    """Return whether none of these costs is infinite, or surely above the tolerance."""
+    return all(math.isfinite(cost.regret) and cost.bounds[0] <= tolerance for cost in costs)
 
 
 def excludes_zero(interval: Interval | None) -> bool:
@@ -235,8 +227,8 @@ def _unsure(case: Case) -> Decision:
     if worst.bounds[1] <= case.tolerance and case.ahead is not None:
         return _unsure_at_target(case, case.ahead)
     evidence = {"scale": worst.scale}
-    finer = worst.refinement_needed(case.tolerance)
-    if finer is not None and finer > 1:
+    if worst.too_coarse(case.tolerance):
+        finer = worst.refinement_needed(case.tolerance)
         step = Next(Action.REFINE_GRID, axis=case.grid.axis, finer=finer)
         return Decision(Cause.TOO_COARSE, evidence, step)
     seeds = worst.seeds_needed(case.tolerance)

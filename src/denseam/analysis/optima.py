@@ -22,15 +22,9 @@ import numpy as np
 from scipy import special
 
 from denseam.analysis.profiles import Profile
+from denseam.analysis.thresholds import LARGER, RESOLUTION, WELL_SAMPLED
 
 Array = np.ndarray[Any, Any]
-
-#: The optimum of an interpolated curve is known to this share of the grid's step, for steps up to a quarter
-#: of a decade; the share grows in proportion to longer steps. On curves of trained models, on grids of four
-#: values per decade, the offset between two optima is off by 0.015 decades (root mean square): √2 · 0.25/25.
-RESOLUTION, WELL_SAMPLED = 1 / 25, 0.25
-#: A scale's own variance counts as larger than that of the others beyond this quantile of F.
-LARGER = 0.95
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,15 +39,16 @@ class Optima:
         The variance of one seed's optimum at each scale, and the number of seeds.
     own
         Whether the variance is the scale's own, and significantly larger than that of the others.
-    resolution
-        The error that the grid adds, for each scale.
+    steps, log
+        The step of the grid around each optimum, and whether the coordinate is log10 of the value.
     """
 
     x: Array
     variance: Array
     counts: Array
     own: Array
-    resolution: Array
+    steps: Array
+    log: bool
 
     @classmethod
     def of(cls, profiles: Sequence[Profile], log: bool) -> Optima:
@@ -62,19 +57,28 @@ class Optima:
         own = np.array([np.var(p.optima, ddof=1) if p.optima.size > 1 else 0.0 for p in profiles])
         known = np.isfinite(own)
         variance, own = _variances(np.where(known, own, 0.0), np.where(known, counts, 1))
-        steps = np.array([profile.step for profile in profiles])
-        coarse = np.maximum(1.0, steps / WELL_SAMPLED) if log else 1.0
-        x = np.array([profile.optimum for profile in profiles])
-        return cls(x, variance, counts, own, RESOLUTION * steps * coarse)
+        x, steps = np.array([(profile.optimum, profile.step) for profile in profiles]).T
+        return cls(x, variance, counts, own, steps, log)
+
+    @property
+    def resolution(self) -> Array:
+        """The error that the grid adds to each optimum."""
+        coarse = np.maximum(1.0, self.steps / WELL_SAMPLED) if self.log else 1.0
+        return np.asarray(RESOLUTION * self.steps * coarse)
+
+    @property
+    def seed_errors(self) -> Array:
+        """The part of the squared error of each optimum that more seeds would lower."""
+        return np.asarray(self.variance / self.counts)
 
     @property
     def squared_errors(self) -> Array:
         """The squared error of each optimum."""
-        return np.asarray(self.variance / self.counts + self.resolution**2)
+        return np.asarray(self.seed_errors + self.resolution**2)
 
     def half_width(self, weights: Array, inflation: float = 1.0) -> float:
         """Return the 95 % half-width of Σ weights · x; `inflation` multiplies its variance."""
-        shares = weights**2 * self.variance / self.counts
+        shares = weights**2 * self.seed_errors
         total = float(shares.sum() + weights**2 @ self.resolution**2)
         if total == 0 or not np.isfinite(total):
             return total
@@ -96,7 +100,7 @@ class Optima:
 
     def refined(self, factor: float) -> Optima:
         """Return what would be known on a grid that is finer by a factor."""
-        return dataclasses.replace(self, resolution=self.resolution / factor)
+        return dataclasses.replace(self, steps=self.steps / factor)
 
 
 @dataclasses.dataclass(frozen=True)

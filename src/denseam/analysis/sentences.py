@@ -49,7 +49,7 @@ NEXT_STEPS = {
     Action.REFINE_GRID: "Sweep {axis} in steps that are {finer} times as fine.",
     Action.ADD_VALUES: "Run at least {values} values of {axis}.",
     Action.ADD_RUNS: "Run at least {scales} scales and {seeds} seeds.",
-    Action.ADD_SEEDS: "Run {seeds} seeds at every scale.",
+    Action.ADD_SEEDS: "Run at least {seeds} seeds at every scale.",
     Action.ADD_SCALE: "Run the scale {scale} as well.",
     Action.TRAIN_LONGER: "Train for more epochs, or with less noise.",
     Action.CHECK_RULE: "Check the parameterization with `{command}`.",

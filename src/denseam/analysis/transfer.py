@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,9 +32,10 @@ import numpy as np
 from denseam.analysis.causes import Caution, Flag
 from denseam.analysis.costs import Cost, cost_at_target, costs
 from denseam.analysis.grid import Curves, Grid
-from denseam.analysis.judgement import REGRET_GOOD, Case, base_diverged, decide, holds, runs_missing
+from denseam.analysis.judgement import Case, base_diverged, decide, holds, may_hold, runs_missing
 from denseam.analysis.optima import Optima
 from denseam.analysis.statistics import Interval
+from denseam.analysis.thresholds import REGRET_GOOD
 from denseam.analysis.verdicts import Measured, Verdict
 from denseam.errors import listed, refuse
 from denseam.rules.regimes import regime_letter
@@ -186,14 +187,19 @@ def _case(grid: Grid, optima: Optima, rows: Sequence[Row], question: Question, c
     ahead = None
     if question.target is not None and question.target > grid.scales[-1]:
         ahead = cost_at_target(grid, optima, question.target)
-    bases = (s for s, of_base in zip(grid.scales, series, strict=False) if holds(of_base, question.tolerance))
+
+    def smallest(passes: Callable[[Sequence[Cost], float], bool]) -> int | None:
+        bases = zip(grid.scales, series, strict=False)  # the largest scale is the base of none
+        return next((scale for scale, of_base in bases if passes(of_base, question.tolerance)), None)
+
     measured = dataclasses.replace(
         _on_grid(grid),
         regret={cost.scale: cost.regret for cost in from_smallest},
         regret_ci={cost.scale: _interval(cost) for cost in from_smallest},
         regret_at_target=None if ahead is None else ahead.regret,
         regret_at_target_ci=None if ahead is None else _interval(ahead),
-        base=next(bases, None),
+        base=smallest(holds),
+        possible_base=smallest(may_hold),
         collapse=grid.collapse(rows, float(optima.x[0]), curves),
     )
     return Case(

@@ -10,6 +10,7 @@ from typing import Any
 from denseam.analysis import sentences
 from denseam.analysis.causes import Cause, Flag, Next, Status
 from denseam.analysis.statistics import Interval
+from denseam.analysis.thresholds import REGRET_GOOD
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -31,6 +32,8 @@ class Measured:
         Predicted for the target, if one was given, with its 95 % interval.
     base
         The smallest scale whose optimum transfers to all larger ones, if there is one.
+    possible_base
+        The smallest scale whose optimum may do so: its cost is surely too high at no larger one.
     collapse
         How far the loss curves of the scales differ, in units of the difference between seeds.
     """
@@ -48,6 +51,7 @@ class Measured:
     regret_at_target: float | None = None
     regret_at_target_ci: Interval | None = None
     base: int | None = None
+    possible_base: int | None = None
     collapse: float | None = None
 
     @property
@@ -81,7 +85,7 @@ class Verdict(Measured):
     cause: Cause
     scale_letter: str
     seeds: int
-    tolerance: float = 0.02
+    tolerance: float = REGRET_GOOD
     evidence: Mapping[str, float] = dataclasses.field(default_factory=dict)
     next: Next | None = None
     notes: tuple[Flag, ...] = ()
@@ -116,7 +120,7 @@ class Verdict(Measured):
         """Return a plain document, with null where a number is infinite or missing."""
         names = (
             "drift_ci", "edge", "edge_drift", "edge_drift_ci", "regret", "regret_ci", "max_regret",
-            "regret_at_target", "regret_at_target_ci", "tolerance",
+            "regret_at_target", "regret_at_target_ci", "tolerance", "possible_base",
         )  # fmt: skip
         return {
             "name": self.name,
