@@ -162,7 +162,12 @@ def test_a_rising_best_loss_fails():
             Next(Action.LOWER_GRID, axis="eta0", side="low", value=GRID[0]),
             "every run diverged",
         ),
-        ({"noise": 0.15, "edge": 1e9}, Cause.SEEDS_DIFFER, Next(Action.ADD_SEEDS, seeds=9), "Run at least 9 seeds"),
+        (
+            {"noise": 0.15, "edge": 1e9},
+            Cause.SEEDS_DIFFER,
+            Next(Action.ADD_SEEDS, seeds=9),
+            "Run at least 9 seeds",
+        ),
     ],
 )
 def test_inconclusive_says_why_and_what_to_run_next(options, cause, step, words):
