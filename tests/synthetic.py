@@ -1,8 +1,13 @@
 """Records without training: loss curves with an optimum, a stability edge and a little noise."""
 
+import dataclasses
 import math
 
+import numpy as np
+
+from denseam.analysis.transfer import COLUMNS as VERDICT_COLUMNS
 from denseam.rules.fields import logspace
+from denseam.studies.records import Records
 from denseam.studies.study import Study
 
 
@@ -41,3 +46,84 @@ def rows(asked, *, moves=0.0, edge=0.5, probes=()):
             }
             made[-1] |= {"probe_steps": [float(s) for s in steps], **sizes}
     return made
+
+
+# --- sweeps of a given loss curve --------------------------------------------------------------------
+
+
+def sweep(curve, *, grid, scales=(32, 64, 128, 256), seeds=3, zero=1.0, axis="eta0", name="made"):
+    """Return the records of a sweep from a loss curve.
+
+    Parameters
+    ----------
+    curve
+        (scale index, seed) → the loss at each value of the grid, infinite where training diverges.
+    grid
+        The swept values.
+    seeds
+        The number of seeds, or one number for each scale.
+    """
+    counts = [seeds] * len(scales) if isinstance(seeds, int) else seeds
+    same = dict.fromkeys(VERDICT_COLUMNS, 0.5) | {
+        "study": name, "study_id": name, "regime": "proportional", "zero_mse": zero, "swept": axis,
+    }  # fmt: skip
+    return Records(
+        same | {
+            "key": f"{name}-{scale}-{seed}-{value}", "scale": scale, "seed": seed, axis: float(value),
+            "status": "finished" if math.isfinite(loss) else "diverged", "final_mse": float(loss),
+        }
+        for i, (scale, count) in enumerate(zip(scales, counts, strict=True))
+        for seed in range(count)
+        for value, loss in zip(grid, curve(i, seed), strict=True)
+    )  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True)
+class Valley:
+    """A valley of log-loss with its minimum at u = 0: gentle below, steep above, and then a cliff.
+
+    ℓ(u) = c w² (√(1 + u²/w²) - 1) for u < 0, c r² (exp(u/r) - 1 - u/r) for u ≥ 0, infinite above the edge.
+    """
+
+    curvature: float = 1.0
+    width: float = 0.6
+    rise: float = 0.4
+    edge: float = math.inf
+
+    def log_loss(self, u):
+        below = self.width**2 * (np.sqrt(1 + (u / self.width) ** 2) - 1)
+        v = np.clip(u / self.rise, 0, 50)
+        smooth = self.curvature * np.where(u < 0, below, self.rise**2 * (np.expm1(v) - v))
+        return np.where(u > self.edge, np.inf, smooth)
+
+    def offset(self, regret, side):
+        """Return how far from the minimum, on a side (-1 or 1), the regret is reached."""
+        u = side * np.linspace(0, 4, 40001)
+        return float(u[np.argmax(self.log_loss(u) >= math.log1p(regret))])
+
+    @classmethod
+    def drawn(cls, rng):
+        """Return a valley as trained models have them."""
+        return cls(
+            math.exp(rng.uniform(math.log(0.3), math.log(4))), *rng.uniform((0.3, 0.15, 0.25), (1, 0.6, 1))
+        )
+
+
+def control(rng, regret=0.0, *, scatter=None, noise=0.002, step=0.25, seeds=3, scales=(32, 64, 128, 256)):
+    """Return the records of a study whose regret at the largest scale is known.
+
+    The optimum drifts evenly; a seed's curve is shifted sideways by `scatter` decades at each scale, a run has
+    noise of its own.
+    """
+    valley = Valley.drawn(rng)
+    scatter = rng.uniform(0.01, 0.04) if scatter is None else scatter
+    moved = -valley.offset(regret, side) if (side := rng.choice([-1, 1])) and regret else 0.0
+    reach = abs(moved) + 7 * step
+    x = np.arange(-reach, reach, step) + rng.uniform(0, step)
+    last = len(scales) - 1
+
+    def curve(i, _seed):
+        logs = valley.log_loss(x - moved * i / last - scatter * rng.standard_normal())
+        return 0.2 * np.exp(logs + noise * rng.standard_normal(len(x)))
+
+    return sweep(curve, grid=10 ** (x - 1.5), scales=scales, seeds=seeds)

@@ -17,16 +17,24 @@ class Cause(enum.Enum):
     RUNS_MISSING = "runs-missing", "INCONCLUSIVE"
     BASE_DIVERGED = "base-diverged", "INCONCLUSIVE"
     DIVERGES = "diverges", "FAILS"
+    DIVERGES_BELOW = "diverges-below", "FAILS"
     EDGE_FALLS = "edge-falls", "FAILS"
     OPTIMUM_AT_END = "optimum-at-end", "INCONCLUSIVE"
+    TOO_FEW_VALUES = "too-few-values", "INCONCLUSIVE"
     TOO_FEW_SCALES = "too-few-scales", "INCONCLUSIVE"
     TOO_FEW_SEEDS = "too-few-seeds", "INCONCLUSIVE"
     NOTHING_LEARNED = "nothing-learned", "INCONCLUSIVE"
     TOO_COSTLY = "too-costly", "FAILS"
+    COSTLY_AT_TARGET = "costly-at-target", "FAILS"
     LOSS_RISES = "loss-rises", "FAILS"
-    HOLDS = "holds", "TRANSFERS"
     OPTIMUM_MOVES = "optimum-moves", "DRIFTS"
+    MOVES_BEFORE_TARGET = "moves-before-target", "DRIFTS"
+    MAY_DIVERGE = "may-diverge", "INCONCLUSIVE"
+    EDGE_UNRESOLVED = "edge-unresolved", "INCONCLUSIVE"
+    HOLDS = "holds", "TRANSFERS"
+    TOO_COARSE = "too-coarse", "INCONCLUSIVE"
     SEEDS_DIFFER = "seeds-differ", "INCONCLUSIVE"
+    UNSURE_AT_TARGET = "unsure-at-target", "INCONCLUSIVE"
 
     status: Status
 
@@ -43,8 +51,11 @@ class Action(enum.Enum):
     RESUME = "resume"
     LOWER_GRID = "lower-grid"
     EXTEND_GRID = "extend-grid"
+    REFINE_GRID = "refine-grid"
+    ADD_VALUES = "add-values"
     ADD_RUNS = "add-runs"
     ADD_SEEDS = "add-seeds"
+    ADD_SCALE = "add-scale"
     TRAIN_LONGER = "train-longer"
     CHECK_RULE = "check-rule"
 
@@ -56,17 +67,24 @@ class Next:
     Attributes
     ----------
     axis, side, value
-        The axis whose grid is too short, the side to extend it to, and its last value there.
-    scales, seeds
+        The axis whose grid does not suffice, the side to extend it to, and its last value there.
+    finer
+        The factor by which the steps of the grid should be smaller.
+    values, scales, seeds
         The minimum numbers needed.
+    scale
+        A further scale to run.
     """
 
     action: Action
     axis: str = ""
     side: Side | None = None
     value: float | None = None
+    finer: int | None = None
+    values: int | None = None
     scales: int | None = None
     seeds: int | None = None
+    scale: int | None = None
 
     @property
     def command(self) -> str:

@@ -1,40 +1,24 @@
-"""The losses of a study on its grid, and their optimum, edge, regret, drift and collapse.
+"""The losses of a study on its grid: a profile for each scale, their edges, drift and collapse.
 
-Nothing is judged here. Logarithms of losses are interpolated linearly between two points of the grid, in a
-coordinate that is log10 of the value, or the value itself if the grid contains zero.
+Nothing is judged here.
 """
 
 from __future__ import annotations
 
-import dataclasses
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from denseam.analysis.causes import Side
+from denseam.analysis.profiles import Profile
 from denseam.analysis.statistics import Interval, mean_interval, slope, slope_error
 from denseam.studies.records import Row, loss_at
 
 Array = np.ndarray[Any, Any]
 #: Keys of runs → their loss curves.
 Curves = Callable[[Sequence[str]], Mapping[str, Sequence[float]]]
-Regrets = tuple[dict[int, float], dict[int, Interval | None]]
-
-
-@dataclasses.dataclass(frozen=True)
-class Optima:
-    """The optimum of each seed at one scale, and whether it is at an end of the grid or only a grid point."""
-
-    x: Array
-    end: Side | None
-    rough: bool
-
-    @property
-    def mean(self) -> float:
-        """The mean over seeds."""
-        return float(np.mean(self.x))
 
 
 class Grid:
@@ -46,8 +30,8 @@ class Grid:
         The coordinates of the values and of the scales.
     complete
         Scale × seed: whether there is a run for every value of the axis.
-    complete_losses
-        For each scale the losses of its complete seeds, value × seed.
+    profiles
+        The losses of the complete seeds of each scale.
     """
 
     def __init__(self, rows: Sequence[Row], axis: str, epoch: int | None = None) -> None:
@@ -61,15 +45,14 @@ class Grid:
         for row in rows:
             place = at[0][row["scale"]], at[1][row[axis]], at[2][row["seed"]]
             loss = row["final_mse"] if epoch is None else loss_at(row, epoch)
-            diverged = row["status"] == "diverged" if epoch is None else not math.isfinite(loss)
-            self.losses[place] = math.inf if diverged else loss
+            diverged = epoch is None and row["status"] == "diverged"
+            self.losses[place] = loss if math.isfinite(loss) and not diverged else math.inf
             self.keys[place] = row["key"]
         self.log = self.values[0] > 0
         self.x = np.log10(self.values) if self.log else np.array(self.values, float)
         self.doublings = np.log2(self.scales)
         self.complete = ~np.isnan(self.losses).any(axis=1)
-        self.complete_losses = [L[:, seeds] for L, seeds in zip(self.losses, self.complete, strict=True)]
-        self.counts = [L.shape[1] for L in self.complete_losses]
+        self.counts = self.complete.sum(axis=1).tolist()
 
     def value(self, x: float) -> float:
         """Return the value at a coordinate."""
@@ -79,26 +62,30 @@ class Grid:
         """Return scale → its value."""
         return dict(zip(self.scales, values, strict=True))
 
-    def optima(self) -> list[Optima | None]:
-        """Return the optima of each scale, None where a seed has none."""
-        return [_optima(self.x, L) for L in self.complete_losses]
+    @functools.cached_property
+    def profiles(self) -> list[Profile]:
+        """The losses of the complete seeds of each scale, as curves; a scale without such a seed has none."""
+        complete = zip(self.losses, self.complete, strict=True)
+        return [Profile(self.x, L[:, seeds]) for L, seeds in complete if seeds.any()]
 
-    def best(self) -> list[float]:
-        """Return the best loss of each scale, the mean over seeds."""
-        return [float(np.mean(np.min(L, axis=0))) for L in self.complete_losses]
+    @property
+    def diverged(self) -> Array:
+        """Scale × value: the share of runs that diverged."""
+        present = np.maximum((~np.isnan(self.losses)).sum(axis=2), 1)
+        return np.asarray(np.isinf(self.losses).sum(axis=2) / present)
 
     def edges(self) -> Array:
         """Return scale × seed: the coordinate of the largest value before the first divergence."""
         step = self.x[1] - self.x[0] if len(self.x) > 1 else 1.0
         below = np.concatenate([[self.x[0] - step], self.x])
-        diverged = [np.isinf(L) for L in self.complete_losses]
+        diverged = [np.isinf(profile.logs) for profile in self.profiles]
         first = [np.where(d.any(axis=0), np.argmax(d, axis=0), len(self.x)) for d in diverged]
         return self.by_seed([below[i] for i in first])
 
     def edge_values(self) -> dict[int, float | None]:
         """Return scale → the largest value up to which no seed diverged; None if none ever did."""
         below = [0.0, *map(float, self.values)]
-        diverged = [np.isinf(L).any(axis=1) for L in self.complete_losses]
+        diverged = [np.isinf(profile.mean) for profile in self.profiles]
         return self.per_scale([below[int(np.argmax(d))] if d.any() else None for d in diverged])
 
     def by_seed(self, values: Sequence[Array]) -> Array:
@@ -107,19 +94,6 @@ class Grid:
         for row, seeds, own in zip(table, self.complete, values, strict=True):
             row[seeds] = own
         return table
-
-    def regrets(self, base: int, optima: Optima | None) -> Regrets:
-        """Return scale → the cost of the optimum of the scale with index `base`, with intervals.
-
-        The loss at that value over the best loss of the scale, minus one, for every larger scale.
-        """
-        regret: dict[int, float] = {}
-        intervals: dict[int, Interval | None] = {}
-        for scale, L in zip(self.scales[base + 1 :], self.complete_losses[base + 1 :], strict=True):
-            regret[scale], intervals[scale] = math.inf, None
-            if optima is not None and np.isfinite(losses := self._interpolated(L, optima.mean)).all():
-                regret[scale], intervals[scale] = mean_interval(losses / np.min(L, axis=0) - 1)
-        return regret, intervals
 
     def drift(self, coordinates: Array, resolution: bool = False) -> tuple[float | None, Interval | None]:
         """Return the mean over seeds of the slope against doublings of the scale, with its interval.
@@ -162,48 +136,6 @@ class Grid:
         else:
             return None
         return _collapse([{seed: np.log(loss[k]) for seed, k in enumerate(scale) if k} for scale in keys])
-
-    def _interpolated(self, L: Array, x: float) -> Array:
-        """Return each seed's loss at x; infinite if a bracketing point diverged in any seed."""
-        right = min(int(np.searchsorted(self.x, x - 1e-9)), len(self.x) - 1)
-        if abs(self.x[right] - x) < 1e-9 or right == 0:
-            left, weight = right, 0.0
-        else:
-            left = right - 1
-            weight = (x - self.x[left]) / (self.x[right] - self.x[left])
-        used = L[[left, right]] if weight else L[[right]]
-        if not np.isfinite(used).all():
-            return np.full(L.shape[1], np.inf)
-        return np.asarray(np.exp((1 - weight) * np.log(L[left]) + weight * np.log(L[right])))
-
-
-def _optima(x: Array, L: Array) -> Optima | None:
-    """Return the optimum of each seed (columns of L: value × seed), None if some seed has none."""
-    if not np.isfinite(L).any(axis=0).all():
-        return None
-    with np.errstate(divide="ignore"):
-        logs = np.log(L)
-    points = [_minimum(x, column) for column in logs.T]
-    best, last = int(np.argmin(np.mean(logs, axis=1))), len(x) - 1
-    end: Side | None = None
-    if last > 0:
-        end = "low" if best == 0 else "high" if best == last else None
-    return Optima(np.array([point for point, _ in points]), end, any(rough for _, rough in points))
-
-
-def _minimum(x: Array, logs: Array) -> tuple[float, bool]:
-    """Return the minimum of a parabola through the best three points, and whether one of them diverged.
-
-    At an end of the grid, or if a neighbour diverged, the minimum is the best point itself.
-    """
-    i = int(np.argmin(logs))
-    around = logs[max(i - 1, 0) : i + 2]
-    finite = bool(np.isfinite(around).all())
-    if not (0 < i < len(logs) - 1 and finite):
-        return float(x[i]), not finite
-    a, b, _ = np.polyfit(x[i - 1 : i + 2] - x[i], around, 2)
-    offset = -b / (2 * a) if a > 0 else 0.0
-    return x[i] + float(np.clip(offset, x[i - 1] - x[i], x[i + 1] - x[i])), False
 
 
 def _collapse(logs: Sequence[Mapping[int, Array]]) -> float | None:

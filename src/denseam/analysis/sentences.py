@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from denseam.analysis.causes import Action, Cause, Caution, CheckCause, Flag, Next
+from denseam.analysis.statistics import Interval
 
 if TYPE_CHECKING:
     from denseam.analysis.coordinates.judge import Check
@@ -14,26 +16,41 @@ REASONS = {
     Cause.RUNS_MISSING: "{missing} of {runs} runs are missing, so no seed is complete.",
     Cause.BASE_DIVERGED: "At {letter} = {smallest} every run diverged.",
     Cause.DIVERGES: "With {here}, training diverges at {letter} = {scale}.",
+    Cause.DIVERGES_BELOW: "At {letter} = {scale}, training diverges at {axis} = {value:.3g} already; {here}, "
+    "is larger.",
     Cause.EDGE_FALLS: "With {here}, training will diverge before {letter} = {target}: the edge of stability "
     "will have fallen to {edge:.2g}.",
     Cause.OPTIMUM_AT_END: "At {letter} = {scale} the best {axis} is the {side} end of the grid.",
+    Cause.TOO_FEW_VALUES: "There are only {few} of {axis}.",
     Cause.TOO_FEW_SCALES: "There are only {few}.",
     Cause.TOO_FEW_SEEDS: "There are only {few}.",
     Cause.NOTHING_LEARNED: "Nothing was learned: the best loss is close to that of predicting zero.",
     Cause.TOO_COSTLY: "With {here}, the loss is far from the best: {cost}.{drift}",
+    Cause.COSTLY_AT_TARGET: "With {here}, the loss will be far from the best: {cost}.{drift}",
     Cause.LOSS_RISES: "The best loss itself rises by {rise} from {letter} = {smallest} to {scale}, relative "
     "to that of predicting zero.{drift}",
-    Cause.HOLDS: "With {here}, {cost}, the most of all scales.{drift}",
     Cause.OPTIMUM_MOVES: "With {here}, {cost}.{drift}{base}",
-    Cause.SEEDS_DIFFER: "The seeds differ too much to tell: with {here}, {cost}.{drift}{base}",
+    Cause.MOVES_BEFORE_TARGET: "With {here}, {cost}.{drift}",
+    Cause.MAY_DIVERGE: "At {letter} = {scale}, {part} of the runs with {axis} = {value:.3g} diverge; {here}, "
+    "is not smaller.",
+    Cause.EDGE_UNRESOLVED: "With {here}, training may diverge at {letter} = {scale}: the next value of the "
+    "grid does.",
+    Cause.HOLDS: "With {here}, {cost}, the highest bound of all scales.{ahead}{drift}",
+    Cause.TOO_COARSE: "The grid is too coarse to tell: with {here}, {cost}.{drift}{base}",
+    Cause.SEEDS_DIFFER: "The optima are not known well enough to tell: with {here}, {cost}.{drift}{base}",
+    Cause.UNSURE_AT_TARGET: "The optima are not known well enough for that target: with {here}, {cost}."
+    "{drift}",
 }
 
 NEXT_STEPS = {
     Action.RESUME: "Run the sweep again: it resumes.",
     Action.LOWER_GRID: "Lower the grid of {axis}: its smallest value is {value:.3g}.",
     Action.EXTEND_GRID: "Extend the grid of {axis} {beyond} {value:.3g}.",
+    Action.REFINE_GRID: "Sweep {axis} in steps that are {finer} times as fine.",
+    Action.ADD_VALUES: "Run at least {values} values of {axis}.",
     Action.ADD_RUNS: "Run at least {scales} scales and {seeds} seeds.",
-    Action.ADD_SEEDS: "Run more seeds.",
+    Action.ADD_SEEDS: "Run at least {seeds} seeds at every scale.",
+    Action.ADD_SCALE: "Run the scale {scale} as well.",
     Action.TRAIN_LONGER: "Train for more epochs, or with less noise.",
     Action.CHECK_RULE: "Check the parameterization with `{command}`.",
 }
@@ -78,6 +95,8 @@ def reason(v: Verdict) -> str:
         "side": v.next.side if v.next else "",
         "few": _few(v),
         "rise": percent(v.evidence.get("rise", 0.0)),
+        "part": percent(v.evidence.get("share", 0.0)),
+        "ahead": "" if v.regret_at_target is None else f" At the target {_predicted(v)}.",
     }
     return REASONS[v.cause].format(**words)
 
@@ -127,12 +146,27 @@ def _transferred(v: Verdict) -> str:
 
 
 def _cost(v: Verdict) -> str:
-    if not v.regret:
+    """Return what it costs at the scale that decides, which may be the target."""
+    if v.scale is None:
         return ""
-    worst = max(v.regret, key=lambda scale: v.regret[scale])
-    mean = v.regret[worst]
-    low, high = v.regret_ci.get(worst) or (mean, mean)
-    return f"it costs {percent(mean)} [{percent(low)}, {percent(high)}] at {v.scale_letter} = {worst}"
+    if v.scale not in v.regret:
+        return f"{_predicted(v)} at {v.scale_letter} = {v.scale}"
+    return f"it costs {_interval(v.regret[v.scale], v.regret_ci[v.scale])} at {v.scale_letter} = {v.scale}"
+
+
+def _predicted(v: Verdict) -> str:
+    regret = v.regret_at_target
+    return "" if regret is None else f"it is predicted to cost {_interval(regret, v.regret_at_target_ci)}"
+
+
+def _interval(value: float, interval: Interval | None) -> str:
+    """Return a cost with its interval; without an upper end, 'at least' its lower one."""
+    if interval is None:
+        return percent(value)
+    low, high = interval
+    if math.isinf(high):
+        return f"at least {percent(low)}"
+    return f"{percent(value)} [{percent(low)}, {percent(high)}]"
 
 
 def _drift(v: Verdict) -> str:
@@ -143,5 +177,7 @@ def _drift(v: Verdict) -> str:
 
 
 def _few(v: Verdict) -> str:
-    """Return the numbers of scales and seeds of which there are too few."""
-    return " and ".join(f"{v.evidence[noun]} {noun}" for noun in ("scales", "seeds") if noun in v.evidence)
+    """Return the numbers of values, scales and seeds of which there are too few."""
+    return " and ".join(
+        f"{v.evidence[noun]} {noun}" for noun in ("values", "scales", "seeds") if noun in v.evidence
+    )

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import stats
+from scipy import special
 
 Interval = tuple[float, float]
 
@@ -17,7 +17,7 @@ def mean_interval(values: np.ndarray[Any, Any]) -> tuple[float, Interval | None]
     n, mean = len(values), float(np.mean(values))
     if n < 2:
         return mean, None
-    half = float(stats.t.ppf(0.975, n - 1) * np.std(values, ddof=1) / math.sqrt(n))
+    half = float(special.stdtrit(n - 1, 0.975) * np.std(values, ddof=1) / math.sqrt(n))
     return mean, (mean - half, mean + half)
 
 

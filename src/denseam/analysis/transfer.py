@@ -1,49 +1,48 @@
 """Does the best hyperparameter stay put? A verdict with numbers, from records alone.
 
-For each scale and seed the *optimum* is where the loss is smallest (a parabola in the logarithms
-through the three points around it), the *edge* the largest value up to which nothing diverged. The
-*regret* of a scale is the cost of the smallest scale's optimum there: the loss at that value over the best
-loss, minus one. `grid` computes them; here they are judged.
+For each scale the *optimum* is where the loss is smallest, the *edge* the largest value up to which nothing
+diverged. The *regret* of a scale is the cost of the smallest scale's optimum there: the loss at that value
+over the best loss, minus one. Here they are measured (`profiles`, `optima` and `costs` have the mathematics);
+`judgement` decides.
 
 =============  ==================================================================================
-FAILS          a run diverges at the transferred value; or the regret is surely above 10 %; or the
-               best loss, over that of predicting zero, rises by more than 10 % with scale; or the edge
-               falls below the transferred value before the target
+FAILS          a run diverges at the transferred value, or most runs do at a smaller one; or the
+               regret is surely above 10 %; or the best loss, over that of predicting zero, rises by
+               more than 10 % with scale; or the edge falls below the transferred value before the
+               target
+DRIFTS         the regret is surely above the tolerance of 2 %; the drift says how fast
+TRANSFERS      the regret is surely within the tolerance at every scale, and at the target
 INCONCLUSIVE   the data do not suffice: an optimum at the end of the grid, fewer than 3 seeds or 3
-               scales, nothing learned, or too much noise between seeds
-TRANSFERS      the regret is surely at most 2 % at every scale
-DRIFTS         anything between; the drift says how fast
+               scales, nothing learned, a divergence nearby, or optima that are not known well enough
 =============  ==================================================================================
 
-'Surely' means by the 95 % t-interval over seeds. A scale may have fewer seeds than the others, as the
-largest often has; its regret is then as uncertain as the most uncertain of the others.
+'Surely' means by the 95 % interval, which follows from how well the optima of the base and of the scale are
+known: over seeds, and between the points of the grid. The fewer seeds a scale has, the wider it is.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from denseam.analysis.causes import Action, Cause, Caution, Flag, Next
-from denseam.analysis.grid import Curves, Grid, Optima, Regrets
+from denseam.analysis.causes import Caution, Flag
+from denseam.analysis.costs import Cost, cost_at_target, costs
+from denseam.analysis.grid import Curves, Grid
+from denseam.analysis.judgement import Case, base_diverged, decide, holds, may_hold, runs_missing
+from denseam.analysis.optima import Optima
 from denseam.analysis.statistics import Interval
+from denseam.analysis.thresholds import REGRET_GOOD
 from denseam.analysis.verdicts import Measured, Verdict
-from denseam.errors import InputError, listed
+from denseam.errors import listed, refuse
 from denseam.rules.regimes import regime_letter
 from denseam.studies.description import AXES
 from denseam.studies.records import Records, Row, epochs_of
 
 __all__ = ["COLUMNS", "Verdict", "exit_code", "hold_others", "horizon", "verdict"]
-
-#: A regret up to the first is good, above the second bad; a rise of the best loss above the third is bad. A
-#: best loss above the fourth, as a share of that of predicting zero, means that nothing was learned.
-REGRET_GOOD, REGRET_BAD, RISE_BAD, LEARNED = 0.02, 0.10, 0.10, 0.9
-#: The minimum number of scales, and of seeds at a scale.
-FEWEST = 3
 
 #: The columns a verdict needs, besides the curves.
 COLUMNS = ("study", "study_id", "scale", "regime", "seed", "status", "final_mse", "zero_mse", "swept", *AXES)
@@ -56,6 +55,7 @@ def verdict(
     target: int | None = None,
     curves: Curves | None = None,
     epoch: int | None = None,
+    tolerance: float = REGRET_GOOD,
 ) -> list[Verdict]:
     """Judge every study in the records.
 
@@ -67,20 +67,18 @@ def verdict(
         The hyperparameter that should stay put; by default the one that was swept, eta0 if several
         were. Other swept axes are held at their best values at the smallest scale.
     target
-        The scale it will be used at: the verdict fails if the edge will have fallen below the optimum there.
+        The scale it will be used at. The optima and the edge are extrapolated to it, and judged there, too.
     curves
         Keys → their loss curves, if the records do not hold them.
     epoch
         Judge by the loss of this epoch (from 1) instead of the last one; needs the curves.
+    tolerance
+        The regret up to which a value is good.
     """
     rows = records if isinstance(records, Records) else Records(records)
-    if axis is not None and axis not in AXES:
-        raise InputError(f"axis must be {listed(AXES)}, got {axis!r}")
-    if not rows:
-        raise InputError("records must not be empty: there is no run to judge")
-    return [
-        _judge(name, study, axis, target, curves, epoch) for name, study in sorted(rows.studies().items())
-    ]
+    question = Question(axis, target, epoch, tolerance)
+    refuse(question.problems(rows))
+    return [_judge(name, study, question, curves) for name, study in sorted(rows.studies().items())]
 
 
 def exit_code(verdicts: Iterable[Verdict]) -> int:
@@ -97,7 +95,8 @@ def horizon(
     for name, study in sorted(records.studies().items()):
         last = max(epochs_of(row)[-1] for row in study)
         epochs = sorted({round(e) for e in np.geomspace(1, last, points)})
-        optima[name] = {e: _judge(name, study, axis, None, None, e).optimum for e in epochs}
+        rows, axis_ = _rows(study, axis)[:2]
+        optima[name] = {e: _optimum(Grid(rows, axis_, e)) for e in epochs}
     return optima
 
 
@@ -121,120 +120,143 @@ def hold_others(rows: list[Row], axis: str) -> tuple[list[Row], dict[str, float]
 
 
 @dataclasses.dataclass(frozen=True)
-class _Case:
-    """The input of the rules.
+class Question:
+    """What is asked of every study; the fields are the arguments of `verdict`."""
 
-    Attributes
-    ----------
-    transferred
-        The coordinate of the smallest scale's optimum.
-    shares
-        The best loss of each scale over that of predicting zero.
-    """
-
-    grid: Grid
-    optima: Sequence[Optima | None]
-    transferred: float
-    shares: Sequence[float]
+    axis: str | None
     target: int | None
-    measured: Measured
+    epoch: int | None
+    tolerance: float
 
-    @property
-    def edge_falls(self) -> bool:
-        """Whether the edge of stability surely falls with scale."""
-        drift = self.measured.edge_drift
-        return drift is not None and drift < 0 and _excludes_zero(self.measured.edge_drift_ci)
+    def problems(self, rows: Records) -> list[str]:
+        """Return what is wrong with it, for these records."""
+        problems = []
+        if self.axis is not None and self.axis not in AXES:
+            problems.append(f"axis must be {listed(AXES)}, got {self.axis!r}")
+        if not self.tolerance > 0:
+            problems.append(f"tolerance must be above 0, got {self.tolerance!r}")
+        if not rows:
+            problems.append("records must not be empty: there is no run to judge")
+        elif self.target is not None and self.target < (smallest := min(row["scale"] for row in rows)):
+            problems.append(
+                f"target must be at least the smallest scale in the records, {smallest}, got {self.target}"
+            )
+        return problems
 
 
-@dataclasses.dataclass(frozen=True)
-class _Decision:
-    cause: Cause
-    evidence: Mapping[str, float] = dataclasses.field(default_factory=dict)
-    next: Next | None = None
-
-
-def _judge(
-    name: str, study: Records, axis: str | None, target: int | None, curves: Curves | None, epoch: int | None
-) -> Verdict:
-    swept = study[0]["swept"].split(",")
-    axis = axis or (swept[0] if len(swept) == 1 else "eta0")
-    rows, held = hold_others(list(study), axis)
-    grid = Grid(rows, axis, epoch)
+def _judge(name: str, study: Records, question: Question, curves: Curves | None) -> Verdict:
+    rows, axis, held = _rows(study, question.axis)
+    grid = Grid(rows, axis, question.epoch)
     notes = [Flag(Caution.OTHERS_HELD, held)] if held else []
     if min(grid.counts) == 0:
-        decision = _runs_missing(grid)
+        decision = runs_missing(grid)
         unknown = dict.fromkeys(grid.scales)
         measured = Measured(optimum=unknown, best_loss=unknown, edge=unknown)
+    elif math.isnan(grid.profiles[0].optimum):
+        decision = base_diverged(grid)
+        measured = _on_grid(grid)
     else:
-        optima = grid.optima()
-        measured = _measured(grid, optima, rows, curves)
-        if optima[0] is None:
-            decision = _base_diverged(grid)
-        else:
-            shares = _shares_of_zero(grid, rows)
-            case = _Case(grid, optima, optima[0].mean, shares, target, measured)
-            decision = next(filter(None, (rule(case) for rule in RULES)))
-            notes += _notes(case)
+        optima = Optima.of(grid.profiles, grid.log)
+        case = _case(grid, optima, rows, question, curves)
+        decision, measured = decide(case), case.measured
+        notes += _notes(case)
     return Verdict(
         name=name,
         axis=axis,
         scale_letter=regime_letter(rows[0]["regime"]),
         seeds=max(grid.counts),
+        tolerance=question.tolerance,
         notes=tuple(notes),
         **vars(decision),
         **vars(measured),
     )
 
 
-def _measured(
-    grid: Grid, optima: Sequence[Optima | None], rows: Sequence[Row], curves: Curves | None
-) -> Measured:
+def _rows(study: Records, axis: str | None) -> tuple[list[Row], str, dict[str, float]]:
+    """Return the rows to judge, the axis, and the values at which the other axes are held."""
+    swept = study[0]["swept"].split(",")
+    axis = axis or (swept[0] if len(swept) == 1 else "eta0")
+    rows, held = hold_others(list(study), axis)
+    return rows, axis, held
+
+
+def _case(grid: Grid, optima: Optima, rows: Sequence[Row], question: Question, curves: Curves | None) -> Case:
+    """Return what the rules judge."""
+    series = [costs(grid, optima, base) for base in range(len(grid.scales) - 1)]
+    from_smallest = series[0] if series else []
+    ahead = None
+    if question.target is not None and question.target > grid.scales[-1]:
+        ahead = cost_at_target(grid, optima, question.target)
+
+    def smallest(passes: Callable[[Sequence[Cost], float], bool]) -> int | None:
+        bases = zip(grid.scales, series, strict=False)  # the largest scale is the base of none
+        return next((scale for scale, of_base in bases if passes(of_base, question.tolerance)), None)
+
+    measured = dataclasses.replace(
+        _on_grid(grid),
+        regret={cost.scale: cost.regret for cost in from_smallest},
+        regret_ci={cost.scale: _interval(cost) for cost in from_smallest},
+        regret_at_target=None if ahead is None else ahead.regret,
+        regret_at_target_ci=None if ahead is None else _interval(ahead),
+        base=smallest(holds),
+        possible_base=smallest(may_hold),
+        collapse=grid.collapse(rows, float(optima.x[0]), curves),
+    )
+    return Case(
+        grid=grid,
+        transferred=float(optima.x[0]),
+        costs=from_smallest,
+        ahead=ahead,
+        shares=_shares_of_zero(grid, rows),
+        target=question.target,
+        tolerance=question.tolerance,
+        measured=measured,
+    )
+
+
+def _interval(cost: Cost) -> Interval | None:
+    return cost.bounds if math.isfinite(cost.regret) and math.isfinite(cost.half_width) else None
+
+
+def _on_grid(grid: Grid) -> Measured:
+    """Return the numbers that need no base."""
+    seeds = [profile.optima for profile in grid.profiles]
+    drift, drift_ci = None, None
+    if all(np.isfinite(x).all() for x in seeds):
+        drift, drift_ci = grid.drift(grid.by_seed(seeds))
     edge_drift, edge_drift_ci = grid.drift(grid.edges(), resolution=True)
-    base = optima[0]
-    numbers = Measured(
-        optimum=grid.per_scale([o and grid.value(o.mean) for o in optima]),
-        optima=grid.per_scale([tuple(map(grid.value, o.x)) if o else () for o in optima]),
-        best_loss=grid.per_scale([best if math.isfinite(best) else None for best in grid.best()]),
+    return Measured(
+        optimum=_optimum(grid),
+        optima=grid.per_scale([tuple(map(grid.value, x[np.isfinite(x)])) for x in seeds]),
+        best_loss=grid.per_scale([_finite(float(np.exp(profile.best))) for profile in grid.profiles]),
         edge=grid.edge_values(),
+        drift=drift,
+        drift_ci=drift_ci,
         edge_drift=edge_drift,
         edge_drift_ci=edge_drift_ci,
     )
-    if base is None:
-        return numbers
-    drift, drift_ci = None, None
-    if None not in optima:
-        drift, drift_ci = grid.drift(grid.by_seed([o.x for o in optima if o]))
-    regret, regret_ci = _regrets(grid, 0, optima)
-    bases = range(len(grid.scales) - 1)
-    return dataclasses.replace(
-        numbers,
-        drift=drift,
-        drift_ci=drift_ci,
-        regret=regret,
-        regret_ci=regret_ci,
-        base=next((grid.scales[b] for b in bases if _transfers(*_regrets(grid, b, optima))), None),
-        collapse=grid.collapse(rows, base.mean, curves),
-    )
 
 
-def _regrets(grid: Grid, base: int, optima: Sequence[Optima | None]) -> Regrets:
-    regret, intervals = grid.regrets(base, optima[base])
-    counts = grid.per_scale(grid.counts)
-    # Too few seeds do not show their spread: take the widest interval of the others.
-    halves = [(i[1] - i[0]) / 2 for s, i in intervals.items() if i and counts[s] >= FEWEST]
-    for scale, mean in regret.items():
-        if counts[scale] < FEWEST and halves and math.isfinite(mean):
-            intervals[scale] = (mean - max(halves), mean + max(halves))
-    return regret, intervals
+def _optimum(grid: Grid) -> dict[int, float | None]:
+    if min(grid.counts) == 0:
+        return dict.fromkeys(grid.scales)
+    return grid.per_scale([_finite(grid.value(profile.optimum)) for profile in grid.profiles])
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
 
 
 def _shares_of_zero(grid: Grid, rows: Sequence[Row]) -> list[float]:
     # Data may have another variance at another size; what counts is the share of it that is left.
-    zeros = [float(np.mean([row["zero_mse"] for row in rows if row["scale"] == s])) for s in grid.scales]
-    return [best / zero for best, zero in zip(grid.best(), zeros, strict=True)]
+    zeros: dict[int, list[float]] = {}
+    for row in rows:
+        zeros.setdefault(row["scale"], []).append(row["zero_mse"])
+    bests = (math.exp(profile.best) for profile in grid.profiles)
+    return [best / float(np.mean(zeros[s])) for s, best in zip(grid.scales, bests, strict=True)]
 
 
-def _notes(case: _Case) -> list[Flag]:
+def _notes(case: Case) -> list[Flag]:
     grid, notes = case.grid, []
     absent = np.isnan(grid.losses).sum(axis=1)
     missing = int(absent[absent < len(grid.values)].sum())  # of seeds that were begun at a scale
@@ -243,107 +265,9 @@ def _notes(case: _Case) -> list[Flag]:
     fewer = {str(s): n for s, n in grid.per_scale(grid.counts).items() if n < max(grid.counts)}
     if fewer:
         notes.append(Flag(Caution.FEWER_SEEDS, fewer))
-    for scale, optima in grid.per_scale(case.optima).items():
-        if optima is not None and optima.rough:
+    for scale, profile in grid.per_scale(grid.profiles).items():
+        if math.isfinite(profile.best) and profile.rough:
             notes.append(Flag(Caution.OPTIMUM_IS_GRID_POINT, {"scale": scale}))
     if case.edge_falls:
         notes.append(Flag(Caution.EDGE_FALLS, {"decades": -(case.measured.edge_drift or 0.0)}))
     return notes
-
-
-# --- the rules: the first that applies decides ---------------------------------------------------
-
-
-def _runs_missing(grid: Grid) -> _Decision:
-    missing = int(np.isnan(grid.losses).sum())
-    return _Decision(Cause.RUNS_MISSING, {"missing": missing, "runs": grid.losses.size}, Next(Action.RESUME))
-
-
-def _base_diverged(grid: Grid) -> _Decision:
-    lower = Next(Action.LOWER_GRID, axis=grid.axis, side="low", value=grid.values[0])
-    return _Decision(Cause.BASE_DIVERGED, {"scale": grid.scales[0]}, lower)
-
-
-def _diverges(case: _Case) -> _Decision | None:
-    # A divergence needs no statistics.
-    lost = [s for s, r in case.measured.regret.items() if math.isinf(r)]
-    return _Decision(Cause.DIVERGES, {"scale": lost[0]}) if lost else None
-
-
-def _edge_falls(case: _Case) -> _Decision | None:
-    grid, drift = case.grid, case.measured.edge_drift
-    if case.target is None or drift is None or not case.edge_falls:
-        return None
-    edge = float(np.nanmean(grid.edges()[-1])) + drift * math.log2(case.target / grid.scales[-1])
-    if edge >= case.transferred:
-        return None
-    return _Decision(Cause.EDGE_FALLS, {"target": case.target, "edge": grid.value(edge)})
-
-
-def _optimum_at_end(case: _Case) -> _Decision | None:
-    grid = case.grid
-    for scale, optima in grid.per_scale(case.optima).items():
-        if optima is not None and optima.end:
-            last = grid.values[0] if optima.end == "low" else grid.values[-1]
-            wider = Next(Action.EXTEND_GRID, axis=grid.axis, side=optima.end, value=last)
-            return _Decision(Cause.OPTIMUM_AT_END, {"scale": scale}, wider)
-    return None
-
-
-def _too_few(case: _Case) -> _Decision | None:
-    counts = case.grid.counts
-    if sum(n >= FEWEST for n in counts) >= FEWEST and counts[0] >= FEWEST:
-        return None
-    scales = len(counts)
-    seeds = counts[0] if counts[0] < FEWEST else sorted(counts)[-min(FEWEST, scales)]
-    few = {noun: n for noun, n in (("scales", scales), ("seeds", seeds)) if n < FEWEST}
-    cause = Cause.TOO_FEW_SCALES if "scales" in few else Cause.TOO_FEW_SEEDS
-    return _Decision(cause, few, Next(Action.ADD_RUNS, scales=FEWEST, seeds=FEWEST))
-
-
-def _nothing_learned(case: _Case) -> _Decision | None:
-    if max(case.shares) <= LEARNED:
-        return None
-    return _Decision(Cause.NOTHING_LEARNED, {"share": max(case.shares)}, Next(Action.TRAIN_LONGER))
-
-
-def _too_costly(case: _Case) -> _Decision | None:
-    regret, intervals = case.measured.regret, case.measured.regret_ci
-    surely = [(intervals[s] or (r, r))[0] > REGRET_BAD for s, r in regret.items()]
-    return _Decision(Cause.TOO_COSTLY) if any(surely) else None
-
-
-def _loss_rises(case: _Case) -> _Decision | None:
-    rise = max(case.shares) / case.shares[0] - 1
-    if rise <= RISE_BAD:
-        return None
-    scale = case.grid.scales[int(np.argmax(case.shares))]
-    return _Decision(Cause.LOSS_RISES, {"rise": rise, "scale": scale}, Next(Action.CHECK_RULE))
-
-
-def _holds(case: _Case) -> _Decision | None:
-    return _Decision(Cause.HOLDS) if _transfers(case.measured.regret, case.measured.regret_ci) else None
-
-
-def _optimum_moves(case: _Case) -> _Decision | None:
-    measured = case.measured
-    moves = _excludes_zero(measured.drift_ci) or max(measured.regret.values()) > REGRET_GOOD
-    return _Decision(Cause.OPTIMUM_MOVES) if moves else None
-
-
-def _seeds_differ(case: _Case) -> _Decision:
-    return _Decision(Cause.SEEDS_DIFFER, next=Next(Action.ADD_SEEDS))
-
-
-RULES = (
-    _diverges, _edge_falls, _optimum_at_end, _too_few, _nothing_learned, _too_costly, _loss_rises, _holds,
-    _optimum_moves, _seeds_differ,
-)  # fmt: skip
-
-
-def _transfers(regret: Mapping[int, float], intervals: Mapping[int, Interval | None]) -> bool:
-    return all((interval := intervals[s]) is not None and interval[1] <= REGRET_GOOD for s in regret)
-
-
-def _excludes_zero(interval: Interval | None) -> bool:
-    return interval is not None and (interval[0] > 0 or interval[1] < 0)

@@ -10,6 +10,7 @@ from typing import Any
 from denseam.analysis import sentences
 from denseam.analysis.causes import Cause, Flag, Next, Status
 from denseam.analysis.statistics import Interval
+from denseam.analysis.thresholds import REGRET_GOOD
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -25,9 +26,14 @@ class Measured:
     drift, edge_drift
         Decades per doubling of the scale, with 95 % intervals.
     regret
-        Per scale, of the smallest scale's optimum; with 95 % intervals.
+        Per scale, of the smallest scale's optimum, with 95 % intervals; infinite where a value beside it
+        diverged.
+    regret_at_target
+        Predicted for the target, if one was given, with its 95 % interval.
     base
         The smallest scale whose optimum transfers to all larger ones, if there is one.
+    possible_base
+        The smallest scale whose optimum may do so: its cost is surely too high at no larger one.
     collapse
         How far the loss curves of the scales differ, in units of the difference between seeds.
     """
@@ -42,7 +48,10 @@ class Measured:
     edge_drift_ci: Interval | None = None
     regret: dict[int, float] = dataclasses.field(default_factory=dict)
     regret_ci: dict[int, Interval | None] = dataclasses.field(default_factory=dict)
+    regret_at_target: float | None = None
+    regret_at_target_ci: Interval | None = None
     base: int | None = None
+    possible_base: int | None = None
     collapse: float | None = None
 
     @property
@@ -60,13 +69,15 @@ class Verdict(Measured):
     cause
         The cause; the status follows from it.
     evidence
-        Numbers behind the cause that no other field has, by name.
+        Numbers behind the cause that no other field has, by name; 'scale' is the one that decides.
     next
         What to do next, if anything.
     notes
         What to keep in mind.
     seeds
         The largest number of seeds of a scale, counting those with a run for every value of the axis.
+    tolerance
+        The regret up to which a value is good.
     """
 
     name: str
@@ -74,6 +85,7 @@ class Verdict(Measured):
     cause: Cause
     scale_letter: str
     seeds: int
+    tolerance: float = REGRET_GOOD
     evidence: Mapping[str, float] = dataclasses.field(default_factory=dict)
     next: Next | None = None
     notes: tuple[Flag, ...] = ()
@@ -82,6 +94,12 @@ class Verdict(Measured):
     def status(self) -> Status:
         """TRANSFERS, DRIFTS, FAILS or INCONCLUSIVE."""
         return self.cause.status
+
+    @property
+    def scale(self) -> int | None:
+        """The scale that decides, if one does."""
+        scale = self.evidence.get("scale")
+        return None if scale is None else int(scale)
 
     @property
     def reason(self) -> str:
@@ -100,12 +118,16 @@ class Verdict(Measured):
 
     def to_json(self) -> dict[str, Any]:
         """Return a plain document, with null where a number is infinite or missing."""
-        names = ("drift_ci", "edge", "edge_drift", "edge_drift_ci", "regret", "regret_ci", "max_regret")
+        names = (
+            "drift_ci", "edge", "edge_drift", "edge_drift_ci", "regret", "regret_ci", "max_regret",
+            "regret_at_target", "regret_at_target_ci", "tolerance", "possible_base",
+        )  # fmt: skip
         return {
             "name": self.name,
             "axis": self.axis,
             "status": self.status,
             "cause": self.cause.value,
+            "scale": self.scale,
             f"optimum_{self.axis}": _plain(self.optimum),
             "drift_decades_per_doubling": _plain(self.drift),
             **{name: _plain(getattr(self, name)) for name in names},

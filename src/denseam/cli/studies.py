@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from denseam.analysis.thresholds import REGRET_GOOD
 from denseam.cli.options import cluster_options, json_option, quiet_option, study_options, takes
 from denseam.cli.program import IO_ERROR, OK, app, needed, progress_of, say_skipped, show, training_on
 from denseam.cli.text import print_check, print_files, print_horizon, print_proposal, print_verdicts
@@ -81,11 +82,20 @@ def _axes(texts: Sequence[str]) -> dict[str, str]:
 @click.argument("folder")
 @click.option("--axis", show_default="the one that was swept", help="Hyperparameter to judge.")
 @click.option("--target", type=int, help="Scale at which the value will be used.")
+@click.option(
+    "--tolerance", type=float, default=REGRET_GOOD, show_default=True, help="Regret that is good enough."
+)
 @click.option("--horizon", is_flag=True, help="Also print the optimum at each epoch.")
 @click.option("--plot", help="Folder for the transfer figure.")
 @json_option
 def verdict(
-    folder: str, axis: str | None, target: int | None, horizon: bool, plot: str | None, json_: bool
+    folder: str,
+    axis: str | None,
+    target: int | None,
+    tolerance: float,
+    horizon: bool,
+    plot: str | None,
+    json_: bool,
 ) -> int:
     """Judge whether the best hyperparameter stays put across the scales in a FOLDER of results."""
     from denseam.analysis.transfer import COLUMNS, exit_code
@@ -98,7 +108,8 @@ def verdict(
     say_skipped(records.skipped)
     if not len(records):
         raise InputError(f"{folder}: contains no runs")
-    verdicts = judge(records, axis=axis, target=target, curves=None if horizon or plot else store.curves)
+    curves = None if horizon or plot else store.curves
+    verdicts = judge(records, axis=axis, target=target, curves=curves, tolerance=tolerance)
     document: dict[str, Any] = {"studies": [v.to_json() for v in verdicts]}
     if horizon:
         document["horizon"] = horizons(records, axis=axis)

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
 
+from denseam.analysis.causes import Cause
 from denseam.analysis.statistics import slope
 from denseam.paper.examples import Examples
 from denseam.paper.results import Array, Results
@@ -22,6 +22,8 @@ from denseam.training.quantities import QUANTITIES
 
 #: An edge counts as falling if its slope is below minus this, in decades per doubling.
 FALLING = 0.02
+#: Causes that name the scale at which runs diverge.
+DIVERGENCES = (Cause.DIVERGES, Cause.DIVERGES_BELOW, Cause.EDGE_UNRESOLVED)
 #: Curves collapse if their mean distance from the largest scale's is at most this.
 COLLAPSED = 0.10
 
@@ -148,9 +150,12 @@ class TransfersFrom(OfOne):
         """Judge by the smallest base."""
         v = results.verdict(self.setting)
         scales = sorted(v.optimum)
-        if v.base is None or len(scales) < 3 or v.base > scales[-3]:
-            return Measured(False, "no such base")
-        return Measured(True, f"from {v.scale_letter} = {v.base} on")
+        allowed = scales[:-2]
+        if v.base in allowed:
+            return Measured(True, f"from {v.scale_letter} = {v.base} on")
+        if v.possible_base in allowed:
+            return Measured(None, f"perhaps from {v.scale_letter} = {v.possible_base} on")
+        return Measured(False, "no such base")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -476,6 +481,11 @@ def _regret(v: Any) -> str:
     if v.max_regret is None:
         return "no regret"
     if math.isinf(v.max_regret):
-        lost: Sequence[int] = [s for s, r in v.regret.items() if math.isinf(r)]
-        return f"diverges at {v.scale_letter} = {lost[0]}"
-    return f"largest regret {100 * v.max_regret:.1f} %"
+        first = next(scale for scale, regret in v.regret.items() if math.isinf(regret))
+        at = f"at {v.scale_letter} = {v.scale if v.cause in DIVERGENCES else first}"
+        return f"a value beside it diverges {at}" if v.cause is Cause.EDGE_UNRESOLVED else f"diverges {at}"
+    text = f"largest regret {100 * v.max_regret:.1f} %"
+    if v.status != "INCONCLUSIVE":
+        return text
+    bounds = [interval[1] for interval in v.regret_ci.values() if interval]
+    return f"{text}, at most {100 * max(bounds):.1f} %" if bounds and max(bounds) < math.inf else text

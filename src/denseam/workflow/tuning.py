@@ -27,7 +27,8 @@ import numpy as np
 from denseam.analysis.causes import Cause
 from denseam.analysis.prediction import Expected, expected_curve
 from denseam.analysis.statistics import Interval, mean_interval
-from denseam.analysis.transfer import FEWEST, REGRET_GOOD, Verdict, verdict
+from denseam.analysis.thresholds import FEWEST, REGRET_GOOD
+from denseam.analysis.transfer import Verdict, verdict
 from denseam.errors import InputError, refuse
 from denseam.rules import Scales
 from denseam.studies.description import AXES
@@ -368,7 +369,9 @@ class Search:
     def _judge(self, records: Records, scales: tuple[int, ...]) -> Verdict:
         rows = [r for r in records if r["scale"] in scales]
         target = self.goal.target if self.goal.target > scales[-1] else None
-        return verdict(rows, axis="eta0", target=target)[0]
+        best = verdict(rows, axis="eta0", target=target)[0]
+        # If the optima do not tell what happens at the target, the sizes decide.
+        return verdict(rows, axis="eta0")[0] if best.cause is Cause.UNSURE_AT_TARGET else best
 
     def _following(self, scales: tuple[int, ...], grid: range) -> int | None:
         """Return the next size of the ladder, if there is one and the budget allows it."""
@@ -430,7 +433,7 @@ class Search:
 def _nearly(v: Verdict) -> bool:
     """Return whether the mean cost of transfer is small, and only its uncertainty is not."""
     small = v.max_regret is not None and v.max_regret <= REGRET_GOOD
-    return small and v.cause in (Cause.OPTIMUM_MOVES, Cause.SEEDS_DIFFER)
+    return small and v.cause is Cause.SEEDS_DIFFER
 
 
 def _by_rate(records: Records) -> dict[float, float]:
