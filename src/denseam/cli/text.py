@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from shlex import quote
 from typing import Any
 
+from denseam.analysis.sentences import percent
 from denseam.report.wording import duration, number, quantity
 
 
@@ -146,20 +148,24 @@ def print_plan(plan: Any, goal: Any) -> None:
 
 def print_tuned(tuned: Any, files: list[str]) -> None:
     """Print the result of a search, and what to do next."""
-    print_verdicts([tuned.verdict, *tuned.others.values()])
     from denseam.workflow.data_use import data_use
 
     c, g = tuned.cost, tuned.goal
+    if tuned.others:
+        print_verdicts(list(tuned.others.values()))
+    sizes = ", ".join(f"{scale} ({seeds} seed{'s' * (seeds > 1)})" for scale, seeds in tuned.scales.items())
+    print(f"{g.study.name}: {tuned.status}, tuned at {g.letter} = {sizes} for {g.letter} = {g.target}")
+    print(_forecast_text(tuned))
     if tuned.recommended:
-        low, high = tuned.eta0_ci
-        extra = "".join(f", {k} = {v:.3g}" for k, v in tuned.constants.items())
-        print(f"use eta0 = {tuned.eta0:.3g} [{low:.3g}, {high:.3g}]{extra}; base {g.letter} = {tuned.base}\n")
-        print(tuned.scales_at_target().explain(g.study.regime.shape(tuned.base)))
+        print()
+        print(tuned.scales_at_target().explain(g.study.regime.shape(min(tuned.scales))))
     else:
         print(f"no learning rate is recommended; {tuned.advice}")
         if tuned.commands:
             print("commands that would settle it:", *(f"  {line}" for line in tuned.commands), sep="\n")
-    print(f"\n{data_use(g).describe()}")
+        print(f"to train anyway: {_train_line(tuned)} --accept")
+    print(f"\nthe sizes alone: {tuned.verdict.status}. {tuned.verdict.reason}")
+    print(data_use(g).describe())
     print(
         f"cost: {c.tuning:.2e} operations in {c.runs} runs, {duration(c.seconds)}; this is "
         f"{100 * c.share:.2g} % of a sweep at the target, {c.target_sweep:.2e}; one run there takes "
@@ -167,7 +173,32 @@ def print_tuned(tuned: Any, files: list[str]) -> None:
     )
     print_files(files)
     if tuned.recommended:
-        print(f"next: denseam train {quote(g.study.data)} --tuned {quote(str(tuned.folder))}")
+        print(f"next: {_train_line(tuned)}")
+
+
+def _train_line(tuned: Any) -> str:
+    return f"denseam train {quote(tuned.goal.study.data)} --tuned {quote(str(tuned.folder))}"
+
+
+def _forecast_text(tuned: Any) -> str:
+    """Return the value, its cost and what they rest on in three sentences."""
+    made, letter = tuned.forecast, tuned.goal.letter
+    low, high = made.interval
+    extra = "".join(f", {k} = {v:.3g}" for k, v in tuned.constants.items())
+    verb = "use" if tuned.recommended else "forecast:"
+    largest = max(tuned.scales)
+    drift = made.x - math.log10(tuned.verdict.optimum[largest] or made.value)
+    lines = [
+        f"{verb} eta0 = {made.value:.3g}{extra} at {letter} = {tuned.goal.target}; its best value there is "
+        f"expected in [{low:.3g}, {high:.3g}]",
+        f"cost against the best {made.setting.by} loss: at most {percent(made.regret_bound)}, typically "
+        f"{percent(made.predicted_regret)}; the tolerance is {percent(tuned.tolerance)}",
+    ]
+    if tuned.drift_corrected:
+        lines.append(f"this corrects for a drift of {drift:+.2f} decades from {letter} = {largest}")
+    if not made.entry.families:
+        lines.append("no calibration exists for this setting; the bound is twice the widest one that does")
+    return "\n".join(lines)
 
 
 #: What is added to a learning rate, by where it comes from.

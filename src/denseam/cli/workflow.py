@@ -33,6 +33,12 @@ DATA_HELP = (
 )
 
 
+budget_option = click.option(
+    "--budget", type=float, default=0.15, show_default=True,
+    help="Maximum cost of tuning, as a share of a sweep at the target.",
+)  # fmt: skip
+
+
 def goal_options() -> list[Parameter]:
     """Return the parameters of a goal: those of a study, each with one value, and the sizes of the target."""
     sizes = list(parameters(TargetSizes).values())
@@ -52,7 +58,8 @@ def goal_options() -> list[Parameter]:
 @app.command(epilog=DATA_HELP)
 @click.argument("data", required=False)
 @takes(goal_options(), "target")
-@click.option("--seeds", type=int, default=3, show_default=True, help="Number of seeds to begin with.")
+@click.option("--seeds", type=int, default=3, show_default=True, help="Number of seeds at the first size.")
+@budget_option
 @click.option("--devices", type=int, help="Number of devices that train one model together.")
 @click.option("--device", show_default="h200", help="Kind of device: h200, h100, a100, or here (measured).")
 @json_option
@@ -60,6 +67,7 @@ def plan(
     data: str | None,
     target: dict[str, Any],
     seeds: int,
+    budget: float,
     devices: int | None,
     device: str | None,
     json_: bool,
@@ -80,7 +88,7 @@ def plan(
         show(json_, meshes.to_json(), print_device_plan, meshes)
         return OK
     wanted = goal(needed(data, "data is needed, or devices: the number of devices for one model"), **target)
-    estimate = planning.plan(wanted, seeds=seeds)
+    estimate = planning.plan(wanted, seeds=seeds, budget=budget)
     show(json_, estimate.to_json(), print_plan, estimate, wanted)
     return OK
 
@@ -95,11 +103,16 @@ def plan(
 @click.option(
     "--trials", type=int, default=96, show_default=True, help="Points to try if several axes are tuned."
 )
-@click.option("--seeds", type=int, default=3, show_default=True, help="Number of seeds to begin with.")
+@click.option("--seeds", type=int, default=3, show_default=True, help="Number of seeds at the first size.")
+@budget_option
 @click.option(
-    "--budget", type=float, default=0.1, show_default=True,
-    help="Maximum cost, as a share of a sweep at the target.",
+    "--tolerance", type=float, default=0.02, show_default=True,
+    help="Maximum cost of the recommended value at the target, relative to the best one.",
 )  # fmt: skip
+@click.option(
+    "--by", default="training", show_default=True, help="Loss that this is about: training or heldout."
+)
+@click.option("--probe", is_flag=True, help="Allow a short training of the target. Only for optimizer sgd.")
 @click.option("--out", help="Folder for all results; run again with the same folder to resume.")
 @json_option
 @quiet_option
@@ -117,7 +130,7 @@ def tune(
     from denseam.report.plots import draw_tuned
     from denseam.studies.cluster import cluster_from
     from denseam.workflow.goals import goal
-    from denseam.workflow.tuning import RUNS
+    from denseam.workflow.search import RUNS
     from denseam.workflow.tuning import tune as search
 
     folder, wanted, cluster = together(
@@ -134,13 +147,14 @@ def tune(
     files = [str(f) for f in draw_tuned(result, folder)]
     document = {"out": folder, "files": [str(Path(folder) / "tuned.json"), *files]}
     show(json_, result.to_json() | document, print_tuned, result, files)
-    return {"TRANSFERS": 0, "DRIFTS": 1, "FAILS": 1, "INCONCLUSIVE": 2}[result.status]
+    return result.exit_code
 
 
 @app.command(epilog=DATA_HELP)
 @click.argument("data")
 @takes([ETA0, *(p for p in goal_options() if p.name != "scales")], "target")
 @click.option("--tuned", help="Folder written by denseam tune.")
+@click.option("--accept", is_flag=True, help="Train with the tuned value although it was not recommended.")
 @click.option("--scale", type=int, help="Train this size of the family instead of the target.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of all random numbers.")
 @click.option("--out", show_default="TUNED/target", help="Folder for the model; needed without --tuned.")
@@ -154,6 +168,7 @@ def train(
     data: str,
     target: dict[str, Any],
     tuned: str | None,
+    accept: bool,
     scale: int | None,
     out: str | None,
     coordinator: str | None,
@@ -178,7 +193,7 @@ def train(
         join_processes(coordinator, processes, process)
     elif processes is not None or process is not None:
         raise InputError("processes and process need a coordinator: HOST:PORT of the first process, or auto")
-    recipe = _recipe(data, tuned, target)
+    recipe = _recipe(data, tuned, target, accept)
     # The first collective prints to standard output, where only one JSON document may be.
     apart = stdout_apart() if coordinator else contextlib.nullcontext()
     progress = progress_of(quiet or jax.process_index() > 0)
@@ -200,7 +215,7 @@ def _folder(tuned: str | None, eta0: float | None, scale: int | None, out: str |
     return needed(out, "out is needed without a tuning: a folder for the model")
 
 
-def _recipe(data: str, tuned: str | None, target: dict[str, Any]) -> Recipe:
+def _recipe(data: str, tuned: str | None, target: dict[str, Any], accept: bool) -> Recipe:
     """Return the recipe of a tuning, or the one that options describe."""
     from denseam.workflow.goals import target_study
     from denseam.workflow.recipe import Recipe, read_recipe
@@ -211,7 +226,7 @@ def _recipe(data: str, tuned: str | None, target: dict[str, Any]) -> Recipe:
         study, rate = together(lambda: target_study(data, **described), lambda: ETA0.read(eta0))
         return Recipe(study, rate)
     refuse(f"{key} comes from the tuning in {tuned}; leave it out" for key in described)
-    recipe = read_recipe(tuned, data)
+    recipe = read_recipe(tuned, data, accept=accept or eta0 is not None)
     return recipe if eta0 is None else recipe.with_eta0(eta0)
 
 

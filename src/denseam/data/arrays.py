@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
+from scipy.sparse.linalg import svds
 
 from denseam.data.encoder import Encoder
 from denseam.data.preparation import Preparation, Shrink
@@ -30,6 +31,8 @@ MOST_FOR_PCA = 16384
 #: Up to here they take seconds, and vectors shrink by them unless asked otherwise.
 MOST_BY_DEFAULT = 4096
 
+#: Samples from which eigenvalues of the covariance are estimated.
+FOR_SPECTRUM = 2048
 #: The ways to shrink that need principal directions.
 PRINCIPAL = ("rotated", "pca")
 
@@ -195,6 +198,20 @@ class ArrayFamily:
         return np.sort(self._order(seed)[:P])
 
     # --- their transformation ------------------------------------------------------------------------
+
+    @functools.cache  # noqa: B019  # families live as long as the process
+    def largest_eigenvalue(self, N: int) -> float:
+        """Return the largest eigenvalue of the covariance of N features, from some of the samples."""
+        x = self._encoded(N, self._training[:FOR_SPECTRUM], np.float32)
+        return float(svds(x - x.mean(axis=0), k=1, return_singular_vectors=False)[0] ** 2 / len(x))
+
+    @functools.cached_property
+    def participation(self) -> float:
+        """tr(C)² / tr(C²) of the covariance C: the number of directions in which the data varies."""
+        x = self._encoded(self.features, self._training[:FOR_SPECTRUM], np.float32)
+        d = x - x.mean(axis=0)
+        gram = d @ d.T  # its eigenvalues are those of the covariance, up to a factor
+        return float(np.trace(gram) ** 2 / np.sum(gram**2))
 
     def encoder(self, N: int) -> Encoder:
         """Return the transformation of the samples to N features."""

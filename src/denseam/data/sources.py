@@ -57,6 +57,13 @@ class Source(Protocol):
     def heldout(self, shape: Shape, seed: int, dtype: Any) -> Any:
         """Return samples that this seed does not train on."""
 
+    def largest_eigenvalue(self, N: int) -> float:
+        """Return the largest eigenvalue of the covariance of N features."""
+
+    @property
+    def participation(self) -> float | None:
+        """tr(C)² / tr(C²) of the covariance C at full size; None if there is no full size."""
+
     def encoder(self, N: int) -> Encoder | None:
         """Return the transformation of samples to N features; None if they are generated, not read."""
 
@@ -99,6 +106,13 @@ class Gaussian:
         if self.exponent == 0:
             return isotropic(shape.N, shape.P, seed=seed, dtype=dtype, part=part)
         return anisotropic(shape.N, shape.P, exponent=self.exponent, seed=seed, dtype=dtype, part=part)
+
+    participation = None
+
+    def largest_eigenvalue(self, N: int) -> float:
+        """Return D_1."""
+        spectrum = np.arange(1, N + 1) ** -self.exponent
+        return float(spectrum[0] * N / spectrum.sum())
 
     def encoder(self, N: int) -> None:
         """Return nothing: there is no file."""

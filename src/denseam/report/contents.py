@@ -14,7 +14,7 @@ from denseam.report import extras
 from denseam.report.studies import study_document
 from denseam.studies.store import Store
 from denseam.workflow import recipe, target
-from denseam.workflow.tuning import RUNS
+from denseam.workflow.search import RUNS
 
 _RECALL_PICTURE = "recall.png"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import collections
 import json
 import math
 import os
@@ -45,7 +44,7 @@ def read_search(path: Path) -> dict[str, Any]:
     document = read_json(path)
     kinds = {"status": str, "verdict": dict, "others": dict, "cost": dict, "target": dict, "scales": list}
     wrong = [key for key, kind in kinds.items() if not isinstance(document.get(key), kind)]
-    if document.get("format") != recipe.FORMAT or wrong:
+    if document.get("format") not in (recipe.EARLIER, recipe.FORMAT) or wrong:
         raise ValueError(f"not written by denseam tune ({', '.join(['format', *wrong])})")
     return document
 
@@ -53,8 +52,8 @@ def read_search(path: Path) -> dict[str, Any]:
 def tuned_document(search: dict[str, Any]) -> dict[str, Any]:
     """Return the entries of `tuned.json` that the page shows."""
     kept = (
-        "status", "recommended", "eta0", "eta0_ci", "constants", "base", "scales", "seeds", "advice",
-        "target", "parameters", "data", "version",
+        "status", "recommended", "eta0", "forecast_eta0", "interval_at_target", "regret_bound", "tolerance",
+        "constants", "scales", "seeds", "advice", "target", "parameters", "data", "version",
     )  # fmt: skip
     cost = search["cost"]
     verdicts = [search["verdict"], *search["others"].values()]
@@ -65,18 +64,19 @@ def tuned_document(search: dict[str, Any]) -> dict[str, Any]:
 
 
 def judged_runs(records: Records, search: dict[str, Any]) -> Records:
-    """Return the runs on which a search was judged: its last grid, at the sizes from the base on."""
+    """Return the runs on which a search was judged: those at learning rates that all of its sizes have."""
     v = search["verdict"]
-    seeds = v.get("seeds") or 0
     scales = {int(s) for s in v.get(f"optimum_{v.get('axis')}") or {}}
     constants = search.get("constants") or {}
     rows = [
         r for r in records
-        if r["scale"] in scales and r["study"] == v.get("name") and r["seed"] < seeds
+        if r["scale"] in scales and r["study"] == v.get("name")
         and all(r.get(k) == value for k, value in constants.items())
     ]  # fmt: skip
-    counts = collections.Counter(r["eta0"] for r in rows)
-    return Records([r for r in rows if counts[r["eta0"]] == len(scales) * seeds], records.skipped)
+    present: dict[float, set[int]] = {}
+    for r in rows:
+        present.setdefault(r["eta0"], set()).add(r["scale"])
+    return Records([r for r in rows if present[r["eta0"]] == scales], records.skipped)
 
 
 # --- figures ---------------------------------------------------------------------------------------

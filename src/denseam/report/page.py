@@ -165,16 +165,24 @@ def _grid(values: Sequence[Any]) -> str:
 def _recipe_facts(tuned: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Give names and values of what a search recommends, of its target, and of its cost."""
     if tuned["recommended"]:
-        low, high = tuned["eta0_ci"] or (None, None)
-        interval = f" [{number(low)}, {number(high)}]" if low is not None else ""
-        yield "use η₀", f"{number(tuned['eta0'])}{interval}"
+        yield "use η₀", number(tuned["eta0"])
         yield from ((f"use {name}", number(value)) for name, value in (tuned["constants"] or {}).items())
-        yield "base", str(tuned["base"])
+    elif tuned["forecast_eta0"] is not None:
+        yield "forecast of η₀, not recommended", number(tuned["forecast_eta0"])
+    if tuned["interval_at_target"]:
+        low, high = tuned["interval_at_target"]
+        yield "best η₀ at the target", f"expected in [{number(low)}, {number(high)}]"
+    if tuned["regret_bound"] is not None:
+        yield (
+            "its cost",
+            f"at most {100 * tuned['regret_bound']:.2g} % (tolerance {100 * tuned['tolerance']:.2g} %)",
+        )
     shape = {letter: size for letter, size in (tuned["target"] or {}).items() if size is not None}
     yield "target", ", ".join(f"{letter} = {size}" for letter, size in shape.items())
     yield from ((name, number(value, 4)) for name, value in (tuned["parameters"] or {}).items())
     yield "sizes tuned at", ", ".join(map(str, tuned["scales"] or []))
-    yield "seeds", str(tuned["seeds"])
+    seeds = tuned["seeds"]
+    yield "seeds", ", ".join(map(str, seeds)) if isinstance(seeds, list) else str(seeds)
     yield "data", str(tuned["data"])
     cost = tuned["cost"]
     if cost.get("share") is not None and cost.get("runs") is not None:

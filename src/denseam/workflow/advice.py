@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -28,17 +27,13 @@ class Remedy(enum.Enum):
     ZERO_BIASES = "start the biases at zero: leave out --bias-init"
     LEAVE_AXES = "eta0 transfers, {names} does not: leave it at its default"
     LEARN_MORE = "train for more --epochs, with less --noise, or scale the data (--unit-variance)"
-    CALM_SEEDS = (
-        "{seeds} seeds still differ too much for a verdict: train for more --epochs, or on more --samples"
-    )
-    NEXT_SIZE = (
-        "continue with {letter} = {scale}: allow more with --budget {budget:g} (run again with the same "
-        "folder to resume)"
+    MORE_BUDGET = (
+        "runs at {letter} = {scale} should settle it: allow them with --budget {budget:g} (run again with "
+        "the same folder to resume)"
     )
     OTHER_SIZES = "tune at {letter} = {scale}, too: --scales {scales}"
-    LOOK_INSIDE = (
-        "no size below the target is left: look inside with `denseam check`, or sweep the target itself"
-    )
+    PROBE = "allow a short training of the target: --probe"
+    SWEEP_TARGET = "nothing below the target would settle it: sweep the target itself"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,15 +44,12 @@ class Advice:
     ----------
     names
         The parameterization, or the axes, to leave out.
-    seeds
-        The number of seeds that was too small.
     scale, budget, scales
-        The next size, of the kind that `letter` names, the budget that allows it, and all sizes with it.
+        The size to train, of the kind that `letter` names, the budget that allows it, and all sizes with it.
     """
 
     remedy: Remedy
     names: tuple[str, ...] = ()
-    seeds: int | None = None
     letter: str = ""
     scale: int | None = None
     budget: float | None = None
@@ -69,42 +61,42 @@ class Advice:
         return self.remedy.value.format(**vars(self) | listed)
 
 
-def advise(goal: Goal, verdict: Verdict, others: Mapping[str, Verdict], spent: float) -> Advice:
-    """Return what would make the rate transfer: a known obstacle, or else a remedy for the verdict's cause.
+def advise(
+    goal: Goal,
+    verdict: Verdict,
+    others: Mapping[str, Verdict],
+    offer: tuple[int, float] | None,
+    probed: bool,
+) -> Advice:
+    """Return what would settle a refusal: the remedy of a known obstacle, or else of what is missing.
 
     Parameters
     ----------
     verdict, others
-        The verdict on η0, and those on other axes.
-    spent
-        The cost of the search, as a share of a sweep at the target.
+        The verdict on η0 at the sizes that were trained, and those on other axes.
+    offer
+        The size whose runs should bring the bound below the tolerance, and the budget that allows them.
+    probed
+        Whether the target was trained shortly.
     """
     obstacle = _known_obstacle(goal)
     if obstacle is not None:
         return obstacle
-    match verdict.cause:
-        case Cause.HOLDS:
-            moving = tuple(axis for axis, v in others.items() if v.cause is not Cause.HOLDS)
-            return Advice(Remedy.LEAVE_AXES, names=moving)
-        case Cause.NOTHING_LEARNED:
-            return Advice(Remedy.LEARN_MORE)
-        case Cause.SEEDS_DIFFER:
-            return Advice(Remedy.CALM_SEEDS, seeds=verdict.seeds)
-    return _next_size(goal, max(verdict.optimum), spent)
-
-
-def _next_size(goal: Goal, largest: int, spent: float) -> Advice:
-    """Return how to go on with a larger size: one that the budget did not allow, or that was not given."""
-    left = [s for s in goal.ladder if s > largest]
-    if left:
-        share = goal.operations(left[0]) / goal.operations(goal.target)
-        enough = math.ceil(100 * (spent + share)) / 100
-        return Advice(Remedy.NEXT_SIZE, letter=goal.letter, scale=left[0], budget=enough)
-    others = [s for s in default_ladder(goal.study) if s > largest]
-    if others:
-        scales = (*goal.ladder, others[0])
-        return Advice(Remedy.OTHER_SIZES, letter=goal.letter, scale=others[0], scales=scales)
-    return Advice(Remedy.LOOK_INSIDE)
+    moving = tuple(axis for axis, v in others.items() if v.cause is not Cause.HOLDS)
+    if moving:
+        return Advice(Remedy.LEAVE_AXES, names=moving)
+    if verdict.cause is Cause.NOTHING_LEARNED:
+        return Advice(Remedy.LEARN_MORE)
+    if offer is not None:
+        scale, budget = offer
+        return Advice(Remedy.MORE_BUDGET, letter=goal.letter, scale=scale, budget=budget)
+    larger = [s for s in default_ladder(goal.study) if s > max(goal.ladder)]
+    if larger:
+        scales = (*goal.ladder, larger[0])
+        return Advice(Remedy.OTHER_SIZES, letter=goal.letter, scale=larger[0], scales=scales)
+    if goal.study.optimizer == "sgd" and not probed:
+        return Advice(Remedy.PROBE)
+    return Advice(Remedy.SWEEP_TARGET)
 
 
 def _known_obstacle(goal: Goal) -> Advice | None:
@@ -165,19 +157,21 @@ def _remedied(goal: Goal, advice: Advice) -> Goal | None:
             changes = {"centred": True}
         case Remedy.ZERO_BIASES:
             changes = {"bias_init": "zero"}
-        case Remedy.LEARN_MORE | Remedy.CALM_SEEDS:
+        case Remedy.LEARN_MORE:
             changes = {"epochs": 2 * study.epochs}
         case Remedy.OTHER_SIZES:
-            return dataclasses.replace(goal, ladder=advice.scales, first=len(advice.scales))
-        case Remedy.LOOK_INSIDE:
+            return dataclasses.replace(goal, ladder=advice.scales, given=True)
+        case Remedy.SWEEP_TARGET:
             return None
     return dataclasses.replace(goal, study=dataclasses.replace(study, **changes, name=""))
 
 
 def _changed(options: Mapping[str, Any], advice: Advice) -> dict[str, Any]:
     """Return the options of the search with the remedy."""
-    if advice.remedy is Remedy.NEXT_SIZE:
+    if advice.remedy is Remedy.MORE_BUDGET:
         return {**options, "budget": advice.budget}
+    if advice.remedy is Remedy.PROBE:
+        return {**options, "probe": True}
     if advice.remedy is Remedy.LEAVE_AXES and "tune" in options:
         return {**options, "tune": tuple(axis for axis in options["tune"] if axis not in advice.names)}
     return dict(options)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -37,13 +38,13 @@ class Goal:
         only scale is the target, its only eta0 a placeholder.
     ladder
         The sizes to tune at, rising; below the target, unless they were given.
-    first
-        The number of sizes with which the search begins.
+    given
+        Whether these sizes were given; all of them are then trained with all seeds.
     """
 
     study: Study
     ladder: tuple[int, ...]
-    first: int = FEWEST_SIZES
+    given: bool = False
 
     @property
     def target(self) -> int:
@@ -85,7 +86,7 @@ def goal(data: str, *, scales: Sequence[int] | None = None, **target: Any) -> Go
     study = target_study(data, **target)
     if scales:
         given = _checked(DOCUMENT["scales"].read(scales), study.scales[0], study)
-        return Goal(study, given, first=len(given))
+        return Goal(study, given, given=True)
     return Goal(study, ladder(study, study.scales[0]))
 
 
@@ -112,7 +113,7 @@ def target_study(
         The sizes of the target (`features`, `memories`, `samples`, `batch` for N, K, P and B; or the ratios
         `kappa`, `rho`, `beta`), and all other arguments of a study: `epochs`, `noise`, `centred`,
         `parameterization`, `preparation`, …. N defaults to that of the data; K is needed in the regime
-        'memories-only'; P defaults to all samples (at most 5N in proportion), B to a tenth of P.
+        'memories-only'; P defaults to all samples, B to N/2 (a tenth of five samples for each feature).
     """
     document = {key: value for key, value in target.items() if value is not None}
     sizes = TargetSizes(**{key: document.pop(key) for key in parameters(TargetSizes) if key in document})
@@ -145,29 +146,35 @@ def _checked(scales: tuple[int, ...], target: int, study: Study) -> tuple[int, .
 
 
 def ladder(study: Study, target: int) -> tuple[int, ...]:
-    """Return the sizes of a family below the target, rising, from which a base may be chosen."""
-    candidates = [2**k for k in range(target.bit_length())]
+    """Return the sizes of a family below the target, rising: about a half of it, a quarter, an eighth, ….
+
+    They go down to where a smaller model says little, and further only if there are too few otherwise.
+    """
     if study.regime.name == "memories-only":
-        start = MEMORIES_PER_FEATURE * study.regime.shape(target).N
+        start, sizes = MEMORIES_PER_FEATURE * study.regime.shape(target).N, None
     else:
-        start = SMALLEST
-        sizes = getattr(study.source(), "sizes", None)
-        candidates = candidates if sizes is None else list(sizes())
-    fit = [s for s in candidates if s < target and _fits(study, s)]
-    apart: list[int] = []
-    for scale in reversed(fit):  # from above, so that small sizes are left out
-        if not apart or apart[-1] / scale >= APART:
-            apart.append(scale)
-    rising = apart[::-1]
-    chosen = [s for s in rising if s >= start]
-    while len(chosen) < FEWEST_SIZES and len(chosen) < len(rising) and rising[-len(chosen) - 1] >= TINIEST:
-        chosen = rising[-len(chosen) - 1 :]
+        start, sizes = SMALLEST, getattr(study.source(), "sizes", None)
+    available = None if sizes is None else [s for s in sizes() if s < target and _fits(study, s)]
+    chosen: list[int] = []
+    wanted = target / 2
+    while wanted >= TINIEST / 2 and (len(chosen) < FEWEST_SIZES or wanted >= start / APART):
+        near = _nearest(wanted, study, available)
+        if near is not None and near >= TINIEST and (not chosen or chosen[-1] / near >= APART):
+            chosen.append(near)
+        wanted /= 2
     if len(chosen) < FEWEST_SIZES:
         raise InputError(
             f"target {study.regime.letter} = {target} is too small to be tuned at smaller sizes: the data "
             f"allow {len(chosen)} of the {FEWEST_SIZES} needed; sweep the target itself (denseam sweep)"
         )
-    return tuple(chosen)
+    return tuple(chosen[::-1])
+
+
+def _nearest(wanted: float, study: Study, available: Sequence[int] | None) -> int | None:
+    """Return the size nearest to the wanted one, among those available if not all are."""
+    if available is None:
+        return size if _fits(study, size := max(1, round(wanted))) else None
+    return min(available, key=lambda size: abs(math.log(size / wanted)), default=None)
 
 
 def default_ladder(study: Study) -> tuple[int, ...]:

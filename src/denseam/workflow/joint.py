@@ -17,7 +17,7 @@ from denseam.errors import InputError
 from denseam.workflow.goals import Goal
 
 if TYPE_CHECKING:
-    from denseam.workflow.tuning import Search
+    from denseam.workflow.search import Search
 
 #: Points of one batch.
 BATCH = 16
@@ -88,14 +88,14 @@ def _value(coordinate: float, where: Range) -> float:
 
 def _losses(search: Search, scale: int, points: Sequence[Mapping[str, float]]) -> list[float]:
     """Return log(loss / loss of predicting zero) of each point, averaged over seeds."""
-    study = search.study((scale,), (0,), search.seeds)
+    study = search.study((scale,), (0,), search.terms.seeds)
     specs = study.runs_at(points)
     rows = {row["key"]: row for row in search.train(study, specs)}
 
     def value(r: Mapping[str, Any]) -> float:
         return DIVERGED if r["status"] == "diverged" else math.log(r["final_mse"] / r["zero_mse"])
 
-    per_seed = [[value(rows[s.key]) for s in specs if s.seed == seed] for seed in range(search.seeds)]
+    per_seed = [[value(rows[s.key]) for s in specs if s.seed == seed] for seed in range(search.terms.seeds)]
     return [float(v) for v in np.mean(per_seed, axis=0)]
 
 

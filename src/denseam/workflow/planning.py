@@ -24,7 +24,7 @@ from denseam.workflow import roofline
 from denseam.workflow.data_use import DataUse, data_use
 from denseam.workflow.goals import Goal
 from denseam.workflow.rates import rates_here
-from denseam.workflow.tuning import REACH, SCOUT
+from denseam.workflow.search import BUDGET, REACH, expected_runs
 
 #: The share of the product rate of a GPU that a whole step reaches. It is below `roofline.PRODUCT_SHARE`, the
 #: share of the products alone, since it includes the passes over memory: a plan does not measure bandwidth.
@@ -131,10 +131,10 @@ class Plan:
         }
 
 
-def plan(goal: Goal, *, seeds: int = 3, machine: Machine | None = None) -> Plan:
+def plan(goal: Goal, *, seeds: int = 3, budget: float = BUDGET, machine: Machine | None = None) -> Plan:
     """Return the cost of `tune` and `train` for a goal, and of a sweep at the target instead.
 
-    `tune` may cost more: if necessary it widens the grid, or adds seeds or larger sizes.
+    `tune` may cost more: if necessary it widens the grid, or adds seeds, up to its budget.
     """
     machine = machine or Machine.here()
     study = goal.study
@@ -152,12 +152,10 @@ def plan(goal: Goal, *, seeds: int = 3, machine: Machine | None = None) -> Plan:
         )
 
     points = 2 * REACH + 1
-    scouts = len(range(SCOUT[0], SCOUT[1] + 1, 2))
-    sizes = goal.ladder[: goal.first]
-    tuning = [row("tune", s, points * seeds + (scouts if s == sizes[0] else 0), True) for s in sizes]
+    runs = expected_runs(goal, seeds, budget)
     return Plan(
         machine=machine,
-        tuning=tuple(tuning),
+        tuning=tuple(row("tune", scale, number, True) for scale, number in runs.items()),
         training=row("train", goal.target, 1, False),
         sweep=row("sweep the target", goal.target, points * seeds, True),
         use=data_use(goal),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import json
+import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,7 +20,8 @@ from denseam.studies.documents import from_document, to_document
 from denseam.studies.study import RunSpec, Study
 
 FILE = "tuned.json"
-FORMAT = 1
+#: The format, and the one before it, in which vectors shrank by random directions unless asked otherwise.
+FORMAT, EARLIER = 2, 1
 
 
 class Origin(enum.Enum):
@@ -42,7 +44,9 @@ class Recipe:
     expected
         The loss curve that the small models predict for the target; None if there are none.
     tuned_eta0
-        The learning rate that a search has recommended; None if there was no search.
+        The learning rate that a search has forecast; None if there was no search.
+    regret_bound, recommended
+        The bound of that forecast, and whether it was within the tolerance.
     """
 
     study: Study
@@ -50,6 +54,8 @@ class Recipe:
     constants: Mapping[str, float] = dataclasses.field(default_factory=dict)
     expected: Expected | None = None
     tuned_eta0: float | None = None
+    regret_bound: float | None = None
+    recommended: bool = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "eta0", ETA0.read(self.eta0))
@@ -82,26 +88,29 @@ class Recipe:
         return study, study.runs()[0]
 
 
-def write_result(folder: str | os.PathLike[str], result: Mapping[str, Any], recipe: Recipe | None) -> Path:
-    """Write the result of a search, with the recipe if there is one."""
-    document = {"format": FORMAT, "version": __version__, **result, "recipe": None}
-    if recipe is not None:
-        document["recipe"] = {
-            "study": to_document(recipe.study),
-            "data_digest": recipe.study.source().digest,
-            "eta0": recipe.eta0,
-            "constants": dict(recipe.constants),
-            "expected": recipe.expected.to_json() if recipe.expected else None,
-        }
+def write_result(folder: str | os.PathLike[str], result: Mapping[str, Any], recipe: Recipe) -> Path:
+    """Write the result of a search, with its recipe."""
+    bound = recipe.regret_bound
+    document = {"format": FORMAT, "version": __version__, **result}
+    document["recipe"] = {
+        "study": to_document(recipe.study),
+        "data_digest": recipe.study.source().digest,
+        "eta0": recipe.eta0,
+        "constants": dict(recipe.constants),
+        "expected": recipe.expected.to_json() if recipe.expected else None,
+        "regret_bound": bound if bound is not None and math.isfinite(bound) else None,
+        "recommended": recipe.recommended,
+    }
     path = Path(folder) / FILE
     write_whole(path, json.dumps(document, indent=1, allow_nan=False).encode())
     return path
 
 
-def read_recipe(folder: str | os.PathLike[str], data: str | None = None) -> Recipe:
+def read_recipe(folder: str | os.PathLike[str], data: str | None = None, *, accept: bool = False) -> Recipe:
     """Read the recipe of a search from its folder.
 
-    `data` gives the samples a new place; their content must be the same.
+    `data` gives the samples a new place; their content must be the same. A value that was not recommended is
+    refused unless it is accepted.
     """
     path = Path(folder) / FILE
     try:
@@ -110,21 +119,36 @@ def read_recipe(folder: str | os.PathLike[str], data: str | None = None) -> Reci
         raise InputError(f"tuned {folder}: has no {FILE}; run denseam tune with this folder first") from None
     except ValueError as error:
         raise InputError(f"tuned {path}: not a readable JSON document ({error})") from None
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
+    if not isinstance(document, dict) or document.get("format") not in (EARLIER, FORMAT):
         raise InputError(f"tuned {path}: written in a format that this version cannot read")
     kept = document.get("recipe")
-    if not kept:
+    if not kept or not (accept or kept.get("recommended", True)):
         reason = document.get("advice") or "the verdict failed"
-        raise InputError(
-            f"tuned {folder}: {document.get('status', '')}, so no learning rate is recommended; {reason}"
-        )
+        anyway = "; --accept trains anyway" if kept else ""
+        status = document.get("status", "")
+        raise InputError(f"tuned {folder}: {status}, so no learning rate is recommended; {reason}{anyway}")
     try:
         study = from_document({"eta0": 1.0, **kept["study"], **({} if data is None else {"data": data})})
+        if document["format"] == EARLIER:
+            study = _as_it_was(study)
         curve = Expected.from_json(kept["expected"]) if kept["expected"] else None
-        recipe = Recipe(study, kept["eta0"], kept["constants"], curve, tuned_eta0=kept["eta0"])
+        recipe = Recipe(
+            study, kept["eta0"], kept["constants"], curve, tuned_eta0=kept["eta0"],
+            regret_bound=kept.get("regret_bound"), recommended=kept.get("recommended", True),
+        )  # fmt: skip
         digest = kept["data_digest"]
     except (KeyError, TypeError, AttributeError) as error:
         raise InputError(f"tuned {path}: damaged or foreign ({error})") from None
     if study.source().digest != digest:
         raise InputError(f"data {study.data}: its content is not that of the tuning in {folder}")
     return recipe
+
+
+def _as_it_was(study: Study) -> Study:
+    """Return a study of the earlier format with the way to shrink that was its default."""
+    source = study.source()
+    if study.preparation.shrink is not None or getattr(source, "shrink", "") != "rotated":
+        return study
+    return dataclasses.replace(
+        study, preparation=dataclasses.replace(study.preparation, shrink="orthonormal")
+    )

@@ -65,7 +65,7 @@ class Trained:
 
     Attributes
     ----------
-    eta0, eta0_from, tuned_eta0
+    eta0, eta0_from, tuned_eta0, regret_bound
         The learning rate, whether it was tuned or given, and the one that a search has recommended (or None).
     loss
         The mean MSE of every epoch.
@@ -80,6 +80,7 @@ class Trained:
     eta0: float
     eta0_from: Origin
     tuned_eta0: float | None
+    regret_bound: float | None
     loss: Float[np.ndarray, " epochs"]
     initial_mse: float | None
     zero_mse: float
@@ -126,6 +127,7 @@ class Trained:
             "eta0": self.eta0,
             "eta0_from": self.eta0_from.value,
             "tuned_eta0": self.tuned_eta0,
+            "regret_bound": self.regret_bound,
             "initial_mse": number(self.initial_mse),
             "final_mse": number(self.final_mse),
             "heldout_mse": number(self.heldout_mse),
@@ -450,6 +452,7 @@ class _Training:
             eta0=self.recipe.eta0,
             eta0_from=self.recipe.origin,
             tuned_eta0=self.recipe.tuned_eta0,
+            regret_bound=self.recipe.regret_bound,
             loss=end.curve.mean(axis=1),
             initial_mse=initial,
             zero_mse=float(known.mean()),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from typing import TYPE_CHECKING, Any
 
 from denseam.errors import InputError, refuse
@@ -34,10 +33,10 @@ class TargetSizes:
         Part.GROWTH, Kind.WHOLE, "K of the target; alone, only memories grow.", None, low=1, default_text="κN"
     )
     samples: int | None = parameter(
-        Part.GROWTH, Kind.WHOLE, "P of the target.", None, low=1, default_text="all, at most ρN"
+        Part.GROWTH, Kind.WHOLE, "P of the target.", None, low=1, default_text="all of the data"
     )
     batch: int | None = parameter(
-        Part.GROWTH, Kind.WHOLE, "B of the target.", None, low=1, default_text="a tenth of P"
+        Part.GROWTH, Kind.WHOLE, "B of the target.", None, low=1, default_text="N/2"
     )
     kappa: float | None = _ratio("kappa")
     rho: float | None = _ratio("rho")
@@ -67,7 +66,7 @@ class TargetSizes:
         refuse(problems)
         assert self.memories is not None
         P = self.samples or family.available or 2 * N
-        return MemoriesOnly(N, P, self.batch or max(1, P // 10)), self.memories
+        return MemoriesOnly(N, P, self.batch or min(P, _batch(N))), self.memories
 
     def shape(self) -> Shape:
         """Return the sizes of one model; missing ones follow in proportion."""
@@ -85,9 +84,14 @@ class TargetSizes:
         )
         rho = self.samples / N if self.samples else self.rho
         if rho is None:
-            most = math.inf if available is None else available / N
-            rho = DEFAULT_REGIME.rho if most >= DEFAULT_REGIME.rho else math.floor(10 * most) / 10 or most
+            rho = DEFAULT_REGIME.rho if available is None else available / N
         kappa = self.memories / N if self.memories else self.kappa
-        beta = self.batch / max(1, round(rho * N)) if self.batch else self.beta
+        P = max(1, round(rho * N))
+        beta = self.beta if self.beta is not None else min(1.0, (self.batch or _batch(N)) / P)
         ratios = {"kappa": kappa, "rho": rho, "beta": beta}
         return Proportional(**{k: v for k, v in ratios.items() if v is not None})
+
+
+def _batch(N: int) -> int:
+    """Return the default batch: a tenth of five samples for each feature, however many samples there are."""
+    return max(1, round(DEFAULT_REGIME.beta * DEFAULT_REGIME.rho * N))

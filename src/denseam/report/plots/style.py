@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-INK, FAINT, BAD = "#222222", "#9a9a9a", "#b2182b"
+INK, FAINT, BAD, ACCENT = "#222222", "#9a9a9a", "#b2182b", "#d95f02"
 MARKERS = "osD^vPX*"
 
 _RC: dict[Any, Any] = {

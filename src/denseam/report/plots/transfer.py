@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import math
 import os
 from collections.abc import Sequence
@@ -15,9 +14,7 @@ from denseam.analysis.transfer import Verdict, verdict
 from denseam.report.plots.panels import curves_panel, mark_divergences, share_limits, sweep_panel
 from denseam.report.plots.style import BAD, FAINT, INK, canvas, plain_log_ticks, save
 from denseam.studies.records import Records, Row, epochs_of
-from denseam.studies.store import Store
 from denseam.workflow.target import Trained
-from denseam.workflow.tuning import RUNS, Tuned
 
 
 def draw_transfer(
@@ -50,24 +47,6 @@ def draw_transfer(
             plain_log_ticks(right.yaxis)
             right.xaxis.get_major_locator().set_params(integer=True)
         return save(figure, Path(out), name)
-
-
-def draw_tuned(tuned: Tuned, out: str | os.PathLike[str], name: str = "tuned") -> list[Path]:
-    """Draw the last sweep of a search: the sizes from the base on."""
-    v = tuned.verdict
-    rows = [
-        r for r in Store(tuned.folder / RUNS).read()
-        if r["scale"] in v.optimum and r["study"] == tuned.goal.study.name
-        and all(r[axis] == value for axis, value in tuned.constants.items())
-    ]  # fmt: skip
-    return draw_transfer(Records(_complete(rows, v)), out, name=name, verdicts=[v])
-
-
-def _complete(rows: Sequence[Row], v: Verdict) -> list[Row]:
-    """Return the runs at learning rates that all sizes and seeds were trained with."""
-    judged = [r for r in rows if r["seed"] < v.seeds]
-    counts = collections.Counter(r["eta0"] for r in judged)
-    return [r for r in judged if counts[r["eta0"]] >= len(v.optimum) * v.seeds]
 
 
 def _curve_panel(ax: Any, rows: list[Row], v: Verdict) -> None:

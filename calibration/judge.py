@@ -1,0 +1,335 @@
+"""What bounds the corpus supports: fit the constants of the forecast, and judge them on families left out.
+
+    python -m calibration.judge [--write]
+
+reads `calibration/records.parquet`, fits the constants of every setting, prints how often the bound holds
+when all constants are fitted without the judged family, and with --write stores the constants in the package
+and the tables in the docs. Nothing is trained.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import functools
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import denseam
+from denseam.analysis.forecast import (
+    LEVEL,
+    TABLE,
+    By,
+    Entry,
+    Forecast,
+    Setting,
+    Swept,
+    forecast,
+    write_table,
+)
+from denseam.analysis.profiles import Profile
+
+RECORDS = Path(__file__).with_name("records.parquet")
+FAMILIES = Path(__file__).with_name("families.json")
+PACKAGE = Path(denseam.__file__).parent / "analysis" / TABLE
+#: Seeds that a complete sweep of a size has.
+SEEDS = 3
+#: Values that a short sweep of a size has, around the optimum of the size below.
+SHORT = 5
+TOLERANCE = 0.02
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Case:
+    """One study of the corpus: losses of every size (value × seed), the largest of which is the target.
+
+    Attributes
+    ----------
+    eigenvalues
+        λ of every size: the largest eigenvalue of the data's covariance.
+    """
+
+    family: str
+    shrink: str
+    setting: Setting
+    noise: float
+    samples: int
+    x: np.ndarray[Any, Any]
+    losses: Mapping[str, Mapping[int, np.ndarray[Any, Any]]]
+    eigenvalues: Mapping[int, float]
+
+    @property
+    def scales(self) -> list[int]:
+        """The sizes, rising."""
+        return sorted(self.losses["final"])
+
+    @functools.cache  # noqa: B019  # cases live as long as the process
+    def truth(self, by: By) -> Profile:
+        """Return the profile at the target."""
+        return Profile(self.x, self.losses[COLUMN[by]][self.scales[-1]])
+
+    @functools.cache  # noqa: B019
+    def below(self, by: By, scale: int, seeds: int, around: float | None = None) -> Profile:
+        """Return the profile of a size with so many seeds, on all values or on a few around a coordinate."""
+        losses = self.losses[COLUMN[by]][scale][:, :seeds]
+        if around is None:
+            return Profile(self.x, losses)
+        middle, last = int(np.argmin(np.abs(self.x - around))), len(self.x) - SHORT
+        first = min(max(middle - SHORT // 2, 0), last)
+        while True:  # follow the minimum, as a search does
+            profile = Profile(self.x[first : first + SHORT], losses[first : first + SHORT])
+            step = {"low": -1, "high": 1, None: 0}[profile.end]
+            if not step or not 0 <= first + step <= last:
+                return profile
+            first += step
+
+    def probe(self) -> float:
+        """Return the best value of a short training of the target with one seed."""
+        return Profile(self.x, self.losses["early"][self.scales[-1]][:, :1]).optimum
+
+    def edge(self, scale: int) -> float:
+        """Return ℓ from a size to the target."""
+        if self.setting.regime == "memories-only" or not self.eigenvalues:
+            return 0.0
+        here, there = (self.eigenvalues[s] + self.noise**2 for s in (scale, self.scales[-1]))
+        return math.log10(here / there)
+
+    def regret(self, x: float, by: By) -> float:
+        """Return the true cost of a value at the target."""
+        return float(self.truth(by).regret(x))
+
+
+COLUMN: Mapping[str, str] = {"training": "final", "heldout": "heldout"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What a search buys: the doublings between the largest size and the target, and how it is swept."""
+
+    name: str
+    gap: int
+    seeds: int
+    short: bool
+    probe: bool = False
+
+    def swept(self, case: Case, by: By) -> Swept:
+        """Return what the search would know of a case."""
+        scales = case.scales[: -self.gap]
+        profiles = {scale: case.below(by, scale, SEEDS) for scale in scales[:-1]}
+        around = profiles[scales[-2]].optimum if self.short else None
+        profiles[scales[-1]] = case.below(by, scales[-1], self.seeds, around)
+        probe = case.probe() if self.probe else None
+        return Swept.of(profiles, case.scales[-1], case.edge(scales[-1]), probe)
+
+    def cost(self, regime: str) -> float:
+        """Return its operations as a share of a sweep of the target: nine values, three seeds."""
+        power = 3 if regime == "proportional" else 1
+        small = sum(2.0 ** (-power * g) for g in range(self.gap + 1, 4))
+        runs = (SHORT if self.short else 9) * self.seeds / 27
+        scout = 11 / 27 * 2.0 ** (-power * 3)
+        return small + scout + runs * 2.0 ** (-power * self.gap) + (7 / 27 / 5 if self.probe else 0.0)
+
+
+PLANS = (
+    Plan("half size, 9 values, 3 seeds", 1, 3, False),
+    Plan("half size, 5 values, 1 seed", 1, 1, True),
+    Plan("quarter size, 9 values, 3 seeds", 2, 3, False),
+    Plan("quarter size, 5 values, 1 seed", 2, 1, True),
+)
+PROBED = (Plan("half size, 5 values, 1 seed, probe", 1, 1, True, probe=True),)
+
+
+@dataclasses.dataclass(frozen=True)
+class Judged:
+    """A study that was judged with its family left out."""
+
+    case: Case
+    plan: Plan
+    forecast: Forecast
+    regret: float
+
+    @property
+    def holds(self) -> bool:
+        """Whether the truth is at most the bound."""
+        return self.regret <= self.forecast.regret_bound
+
+    @property
+    def recommended(self) -> bool:
+        """Whether the bound is within the tolerance."""
+        return self.forecast.regret_bound <= TOLERANCE
+
+    @property
+    def good(self) -> bool:
+        """Whether the forecast's value truly costs at most the tolerance."""
+        return self.regret <= TOLERANCE
+
+
+def read(path: Path = RECORDS) -> list[Case]:
+    """Read the corpus."""
+    import pyarrow.parquet as pq
+
+    names = ("family", "shrink", "activation", "power", "optimizer", "regime", "noise", "samples", "size")
+    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for row in pq.read_table(path).to_pylist():
+        groups.setdefault(tuple(row[name] for name in names), []).append(row)
+    cases = []
+    for (family, shrink, activation, power, optimizer, regime, noise, samples, _), rows in groups.items():
+        scales = sorted({row["scale"] for row in rows})
+        losses = {name: {s: _losses(rows, s, name) for s in scales} for name in ("final", "heldout", "early")}
+        cases.append(
+            Case(
+                family, shrink, Setting(activation, power, optimizer, regime), noise, samples,
+                (rows[0]["first_k"] + np.arange(len(rows[0]["final"]))) / 4, losses,
+                {row["scale"]: row["eigenvalue"] for row in rows if row["eigenvalue"] is not None},
+            )
+        )  # fmt: skip
+    return cases
+
+
+def _losses(rows: Iterable[Mapping[str, Any]], scale: int, name: str) -> np.ndarray[Any, Any]:
+    seeds = sorted((row["seed"], row[name]) for row in rows if row["scale"] == scale)
+    return np.array([losses for _, losses in seeds], float).T
+
+
+def weighted_quantile(values: Sequence[float], families: Sequence[str], level: float) -> float:
+    """Return a quantile in which every family has the same weight, however many studies it has."""
+    counts = {family: families.count(family) for family in set(families)}
+    order = np.argsort(values)
+    weights = np.cumsum([1 / counts[families[i]] for i in order]) / len(counts)
+    return float(values[order[min(int(np.searchsorted(weights, level - 1e-9)), len(order) - 1)]])
+
+
+def fit(studies: Sequence[tuple[Case, Swept]], by: By, probe: bool) -> dict[Setting, Entry]:
+    """Return the constants of every setting among the studies; a study may appear with several plans."""
+    groups: dict[Setting, list[tuple[Case, Swept]]] = {}
+    for case, swept in studies:
+        setting = dataclasses.replace(case.setting, by=by, probe=probe)
+        groups.setdefault(setting, []).append((case, swept))
+    ratios: dict[Setting, list[float]] = {}
+    entries: dict[Setting, Entry] = {}
+    for setting, members in groups.items():
+        entry = _location(setting, members, by)
+        ratios[setting] = [case.regret(s.predicted(entry), by) / s.unit() for case, s in members]
+        names = [case.family for case, _ in members]
+        entries[setting] = dataclasses.replace(
+            entry,
+            median=weighted_quantile(ratios[setting], names, 0.5),
+            # The upper quartile sets the scale of a setting; the quantile beyond is common to all.
+            factor=weighted_quantile(ratios[setting], names, 0.75),
+            families=len(set(names)),
+            studies=len({(c.family, c.noise, c.samples, c.shrink, c.scales[-1]) for c, _ in members}),
+        )
+    for optimizer in {setting.optimizer for setting in entries}:
+        alike = [s for s in entries if s.optimizer == optimizer]
+        pooled = [r / entries[s].factor for s in alike for r in ratios[s]]
+        names = [case.family for s in alike for case, _ in groups[s]]
+        common = weighted_quantile(pooled, names, LEVEL)
+        for s in alike:
+            entries[s] = dataclasses.replace(entries[s], factor=common * entries[s].factor)
+    return entries
+
+
+#: w where all sizes grow, and where only memories do; v under SGD.
+SLOPE = {"proportional": 0.1, "memories-only": 0.4}
+EDGE = 0.5
+
+
+def _location(setting: Setting, members: Sequence[tuple[Case, Swept]], by: By) -> Entry:
+    """Return the constants of the forecast itself: μ is a median over families."""
+    bare = Entry(0.0, SLOPE[setting.regime], EDGE if setting.optimizer == "sgd" else 0.0, 1, 1, 0, 0)
+    shifts = [(case.truth(by).optimum - s.predicted(bare)) / s.gap for case, s in members]
+    return dataclasses.replace(
+        bare, shift=weighted_quantile(shifts, [case.family for case, _ in members], 0.5)
+    )
+
+
+def judge(cases: Sequence[Case], plans: Sequence[Plan], by: By, aside: Iterable[str] = ()) -> list[Judged]:
+    """Judge every case and plan with constants that were fitted without its family.
+
+    Families in `aside` are judged, and never fitted on.
+    """
+    probe = plans[0].probe
+    known = [(case, plan, plan.swept(case, by)) for case in cases for plan in plans]
+    usable = [(c, p, s) for c, p, s in known if _usable(c, s, by)]
+    judged = []
+    for family in sorted({case.family for case in cases}):
+        others = [(c, s) for c, _, s in usable if c.family != family and c.family not in set(aside)]
+        entries = fit(others, by, probe)
+        for case, plan, swept in usable:
+            setting = dataclasses.replace(case.setting, by=by, probe=probe)
+            if case.family == family and setting in entries:
+                made = forecast(swept, setting, entries[setting])
+                judged.append(Judged(case, plan, made, case.regret(made.x, by)))
+    return judged
+
+
+def summary(judged: Sequence[Judged]) -> dict[str, float]:
+    """Return how often the bound holds, and how often a good value is recommended."""
+    recommended = [j for j in judged if j.recommended]
+    good = [j for j in judged if j.good]
+    share: Callable[[Sequence[bool]], float] = lambda flags: float(np.mean(flags)) if flags else math.nan  # noqa: E731
+    return {
+        "studies": len(judged),
+        "families": len({j.case.family for j in judged}),
+        "recommended": len(recommended),
+        "holds": share([j.holds for j in recommended]),
+        "recommended_if_good": share([j.recommended for j in good]),
+        "median_regret": float(np.median([j.regret for j in recommended])) if recommended else math.nan,
+        "worst": max((j.regret for j in recommended), default=math.nan),
+        "wrong": sum(not j.good for j in recommended),
+    }
+
+
+def table(cases: Sequence[Case], aside: Iterable[str]) -> dict[Setting, Entry]:
+    """Return the constants of all settings, fitted on all families that are not held aside."""
+    entries: dict[Setting, Entry] = {}
+    for by in ("training", "heldout"):
+        for plans in (PLANS, PROBED):
+            studies = [
+                (case, plan.swept(case, by))
+                for case in cases
+                for plan in plans
+                if case.family not in set(aside) and (case.setting.optimizer == "sgd" or not plan.probe)
+            ]
+            usable = [(c, s) for c, s in studies if _usable(c, s, by)]
+            entries |= fit(usable, by, plans[0].probe)
+    return entries
+
+
+def _usable(case: Case, swept: Swept, by: By) -> bool:
+    """Return whether a study has an optimum at every size."""
+    return bool(np.isfinite([*swept.x, swept.unit(), case.truth(by).optimum]).all())
+
+
+def held_aside() -> set[str]:
+    """Return the families on which nothing is fitted."""
+    families = json.loads(FAMILIES.read_text())
+    return {name for name, family in families.items() if family["held_aside"]}
+
+
+def complete(cases: Iterable[Case]) -> list[Case]:
+    """Return the cases with the default way to shrink that have all sizes."""
+    return [case for case in cases if not case.shrink and len(case.scales) == 4]
+
+
+def main() -> None:
+    """Fit, judge, print, and store if asked to."""
+    parser = argparse.ArgumentParser(description="Fit and judge the constants of the forecast.")
+    parser.add_argument("--write", action="store_true", help="store the constants in the package")
+    options = parser.parse_args()
+    cases, aside = complete(read()), held_aside()
+    entries = table(cases, aside)
+    if options.write:
+        document = write_table(entries)
+        PACKAGE.write_text(json.dumps(document, indent=1) + "\n")
+    for setting, entry in entries.items():
+        print(setting, entry)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,277 @@
+"""The forecast at the target: which value to use there, and what it will cost at most.
+
+Sizes n_1 < … < n_m were swept. x_i is log10 of the best value at n_i, g = log2(n_T / n_m) the doublings from
+the largest of them to the target. The forecast of the optimum is
+
+    x̂ = x_m + g (μ + w b) + v ℓ,    ℓ = log10((λ_m + σ²) / (λ_T + σ²)),
+
+with b the slope of x_i against doublings. ℓ is how far the edge of stability of SGD moves, for data whose
+covariance has the largest eigenvalue λ and noise of variance σ². With a probe, a short training of the target
+whose best value is x_p, it is x̂ = min(x_p, x_m) + μ. The cost of x̂ at the target is at most
+
+    bound = q u,    u = g² (r + ½ c τ²) + ½ c (s² / k + ¼ g² Δ²),
+
+with c the curvature of log-loss around x_m, s the standard deviation of a seed's optimum, k the seeds at n_m,
+and Δ the last step of the optimum per doubling (with a probe: g = 1, Δ = x_p − x_m). u has the size that
+errors of the forecast have: the spread between data sets, the seeds at n_m, and a drift that goes on.
+
+μ, w, v and q are learned from the calibration corpus: studies of real data whose truth at the target is
+known. They depend on the setting (activation, optimizer, regime); q is the quantile `LEVEL` of true cost / u,
+so that the bound holds as often in data sets like these. A setting that is not in the corpus gets the largest
+q of all, doubled.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib.resources
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from denseam.analysis.profiles import Profile
+
+#: Which loss a forecast is about.
+By = Literal["training", "heldout"]
+#: The share of studies in which the bound shall hold, with a margin over 95 %.
+LEVEL = 0.97
+#: r, τ and the share ¼ of the last step, chosen once on the corpus: the results hardly depend on them.
+FLOOR, SPREAD, CONTINUES = 0.003, 0.03, 0.25
+#: A valley flatter than this is taken for noise: no bound may rest on it.
+FLATTEST = 0.05
+#: The smallest bound that is ever given.
+LEAST_BOUND = 0.005
+TABLE = "calibration.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """What the constants of a forecast depend on."""
+
+    activation: str
+    power: float
+    optimizer: str
+    regime: str
+    by: By = "training"
+    probe: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """The constants of one setting.
+
+    Attributes
+    ----------
+    shift, slope, edge
+        μ, w and v.
+    factor, median
+        q, and the median of true cost / u.
+    families, studies
+        The number of data sets and of studies they rest on; 0 if the setting is not in the corpus.
+    """
+
+    shift: float
+    slope: float
+    edge: float
+    factor: float
+    median: float
+    families: int
+    studies: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Swept:
+    """What a search knows of the sizes below the target.
+
+    Attributes
+    ----------
+    doublings
+        log2 of each size over the target's; negative, rising.
+    x
+        The optimum of each size.
+    seeds
+        The number of seeds at the largest size.
+    deviation
+        The standard deviation of a seed's optimum, pooled over the sizes with several seeds.
+    curvature
+        Of log-loss around the optimum of the largest size.
+    edge
+        ℓ, the predicted shift of the edge of stability from the largest size to the target.
+    probe
+        The best value of a short training of the target, as a coordinate.
+    """
+
+    doublings: tuple[float, ...]
+    x: tuple[float, ...]
+    seeds: int
+    deviation: float
+    curvature: float
+    edge: float = 0.0
+    probe: float | None = None
+
+    @classmethod
+    def of(
+        cls, profiles: Mapping[int, Profile], target: int, edge: float = 0.0, probe: float | None = None
+    ) -> Swept:
+        """Return what profiles of several sizes say."""
+        scales = sorted(profiles)
+        spreads = [np.var(p.optima, ddof=1) for p in profiles.values() if len(p.optima) > 1]
+        largest = profiles[scales[-1]]
+        return cls(
+            doublings=tuple(math.log2(scale / target) for scale in scales),
+            x=tuple(profiles[scale].optimum for scale in scales),
+            seeds=len(largest.optima),
+            deviation=math.sqrt(float(np.mean(spreads))) if spreads else math.inf,
+            curvature=max(largest.curvature, FLATTEST),
+            edge=edge,
+            probe=probe,
+        )
+
+    @property
+    def gap(self) -> float:
+        """g, the doublings from the largest size to the target; 1 with a probe of the target."""
+        return -self.doublings[-1] if self.probe is None else 1.0
+
+    @property
+    def drift(self) -> float:
+        """b, the slope of the optimum against doublings."""
+        return (self.x[-1] - self.x[0]) / (self.doublings[-1] - self.doublings[0]) if len(self.x) > 1 else 0.0
+
+    @property
+    def last_step(self) -> float:
+        """Δ, the last step of the optimum per doubling, or from the largest size to the probe."""
+        if self.probe is not None:
+            return self.probe - self.x[-1]
+        if len(self.x) < 2:
+            return 0.0
+        return (self.x[-1] - self.x[-2]) / (self.doublings[-1] - self.doublings[-2])
+
+    def predicted(self, entry: Entry) -> float:
+        """Return x̂."""
+        if self.probe is not None:
+            return min(self.probe, self.x[-1]) + entry.shift
+        return self.x[-1] + self.gap * (entry.shift + entry.slope * self.drift) + entry.edge * self.edge
+
+    def unit(self) -> float:
+        """Return u."""
+        between = FLOOR + 0.5 * self.curvature * SPREAD**2
+        here = self.deviation**2 / self.seeds + CONTINUES * self.gap**2 * self.last_step**2
+        return self.gap**2 * between + 0.5 * self.curvature * here
+
+
+@dataclasses.dataclass(frozen=True)
+class Forecast:
+    """The value to use at the target, and its cost.
+
+    Attributes
+    ----------
+    x, value
+        The forecast of the optimum as a coordinate, and as a value to three digits.
+    predicted_regret, regret_bound
+        Half of the studies of the corpus cost at most the first, nearly all at most the second.
+    uncorrected_bound
+        The bound for the optimum of the largest size, taken as it is.
+    interval
+        The values whose optimum at the target would be compatible with the bound.
+    setting, entry
+        The setting and its constants.
+    """
+
+    x: float
+    predicted_regret: float
+    regret_bound: float
+    uncorrected_bound: float
+    interval: tuple[float, float]
+    setting: Setting
+    entry: Entry
+
+    @property
+    def value(self) -> float:
+        """The value to use."""
+        return float(f"{10**self.x:.3g}")
+
+    def drift_corrected(self, tolerance: float) -> bool:
+        """Whether the bound is only met with the predicted drift."""
+        return self.regret_bound <= tolerance < self.uncorrected_bound
+
+    def to_json(self, tolerance: float) -> dict[str, Any]:
+        """Return the fields that `tune --json` has."""
+        return {
+            "interval_at_target": list(self.interval),
+            "predicted_regret": _finite(self.predicted_regret),
+            "regret_bound": _finite(self.regret_bound),
+            "drift_corrected": self.drift_corrected(tolerance),
+            "by": self.setting.by,
+            "calibrated_on": self.entry.families,
+        }
+
+
+def forecast(swept: Swept, setting: Setting, entry: Entry | None = None) -> Forecast:
+    """Return the forecast at the target; `entry` replaces the constants that come with the package."""
+    entry = entry or constants(setting)
+    x, unit = swept.predicted(entry), swept.unit()
+    bound = max(entry.factor * unit, LEAST_BOUND)
+    c = swept.curvature
+    half = math.sqrt(2 * math.log1p(bound) / c) if math.isfinite(bound) else math.inf
+    offset = half + abs(x - swept.x[-1])
+    return Forecast(
+        x=x,
+        predicted_regret=entry.median * unit,
+        regret_bound=bound,
+        uncorrected_bound=math.expm1(min(0.5 * c * offset**2, 700.0)),
+        interval=(10 ** (x - min(half, 300.0)), 10 ** min(x + half, 300.0)),
+        setting=setting,
+        entry=entry,
+    )
+
+
+def constants(setting: Setting) -> Entry:
+    """Return the constants of a setting; wider ones if the corpus does not have it."""
+    known = table()
+    if setting in known:
+        return known[setting]
+    alike = [e for s, e in known.items() if (s.by, s.probe) == (setting.by, setting.probe)]
+    finite = [e for e in alike if math.isfinite(e.factor)]
+    if not finite:
+        return Entry(0.0, 0.5, 0.0, math.inf, math.inf, 0, 0)
+    widest = 2 * max(e.factor for e in finite)
+    return Entry(0.0, 0.5, 0.0, widest, max(e.median for e in finite), 0, 0)
+
+
+@functools.cache
+def table() -> Mapping[Setting, Entry]:
+    """Return the constants that come with the package."""
+    text = importlib.resources.files("denseam.analysis").joinpath(TABLE).read_text()
+    return read_table(json.loads(text))
+
+
+def read_table(document: Sequence[Mapping[str, Any]]) -> dict[Setting, Entry]:
+    """Read what `write_table` wrote."""
+    names = [f.name for f in dataclasses.fields(Setting)]
+    read = {}
+    for row in document:
+        numbers: dict[str, Any] = {k: math.inf if v is None else v for k, v in row.items() if k not in names}
+        read[Setting(**{k: row[k] for k in names})] = Entry(**numbers)
+    return read
+
+
+def write_table(entries: Mapping[Setting, Entry]) -> list[dict[str, Any]]:
+    """Return constants as a plain document, to four digits, null for infinity."""
+    return [
+        dataclasses.asdict(setting) | {k: _short(v) for k, v in dataclasses.asdict(entry).items()}
+        for setting, entry in entries.items()
+    ]
+
+
+def _short(value: float) -> float | int | None:
+    if isinstance(value, int):
+        return value
+    return float(f"{value:.4g}") if math.isfinite(value) else None
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,378 @@
+"""The search for a learning rate: which runs to buy, until a bound on the cost at the target is low enough.
+
+1. *Scout*: a coarse grid of η0 at a small size shows where to look.
+2. *Sweep* a fine grid there, with several seeds: they show how far seeds differ.
+3. *Buy* sizes nearer to the target, a few values and one seed each, and further seeds at the largest one.
+   Every purchase is the cheapest that should bring the bound of the forecast below the tolerance; if there
+   is none within the budget, the one that lowers it most.
+4. *Probe* the target, if the user allows it: a short training with a few values.
+
+Every run is saved as soon as it ends, and every step depends on the runs alone, so that a search that was
+killed resumes where it stopped.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from denseam.analysis.forecast import By, Forecast, Setting, Swept, constants, forecast
+from denseam.analysis.profiles import Profile
+from denseam.analysis.thresholds import FEWEST
+from denseam.analysis.transfer import Verdict, verdict
+from denseam.errors import InputError
+from denseam.studies.records import Records, Row
+from denseam.studies.runner import run_specs
+from denseam.studies.study import RunSpec, Study
+from denseam.training.progress import Progress
+from denseam.workflow.goals import FEWEST_SIZES, Goal
+
+#: Learning rates are 10^(k/PER_DECADE): one lattice, so that widening a grid trains no run twice.
+PER_DECADE = 4
+#: The scout tries every second k in this range; the fine grid extends by REACH to each side of the best, the
+#: short one of larger sizes by SHORT_REACH, that of a probe by PROBE_REACH.
+SCOUT, REACH, SHORT_REACH, PROBE_REACH = (-4 * PER_DECADE, PER_DECADE), 4, 2, 3
+#: Limits of the widened grid.
+LOWEST, HIGHEST = -10 * PER_DECADE, 4 * PER_DECADE
+MOST_SEEDS = 9
+#: Maximum cost, as a share of a sweep at the target.
+BUDGET = 0.15
+#: The share of the budget for the first size, and of all epochs for a probe.
+FIRST_SHARE, PROBE_SHARE = 0.2, 0.2
+#: A purchase should bring the bound this far below the tolerance, or lower it at least to this share.
+MARGIN, WORTH = 0.9, 0.95
+#: Runs of a sweep at the target: the unit of the budget.
+SWEEP_RUNS = (2 * REACH + 1) * FEWEST
+RUNS = "runs"
+
+LOSSES: Mapping[By, str] = {"training": "final_mse", "heldout": "heldout_mse"}
+
+
+def rate(k: int) -> float:
+    """Return the k-th learning rate of the lattice."""
+    return float(f"{10 ** (k / PER_DECADE):.12g}")
+
+
+def target_sweep(goal: Goal) -> float:
+    """Return the operations of a sweep at the target: the unit of the budget."""
+    return SWEEP_RUNS * goal.operations(goal.target)
+
+
+def first_runs(seeds: int) -> int:
+    """Return the runs at the first size: a fine grid with all seeds, and the scout."""
+    return (2 * REACH + 1) * seeds + len(range(SCOUT[0], SCOUT[1] + 1, 2))
+
+
+def first_size(goal: Goal, seeds: int, budget: float) -> int:
+    """Return the largest size with two above it of which a full sweep costs little."""
+    allowed = FIRST_SHARE * budget * target_sweep(goal)
+    cheap = [s for s in goal.ladder[: 1 - FEWEST_SIZES] if first_runs(seeds) * goal.operations(s) <= allowed]
+    return cheap[-1] if cheap else goal.ladder[0]
+
+
+def expected_runs(goal: Goal, seeds: int, budget: float) -> dict[int, int]:
+    """Return size → the number of runs that a search begins with; it may need more."""
+    if goal.given:
+        scout = {goal.ladder[0]: first_runs(seeds)}
+        return dict.fromkeys(goal.ladder, (2 * REACH + 1) * seeds) | scout
+    first = first_size(goal, seeds, budget)
+    larger = [s for s in goal.ladder if s > first]
+    left = budget * target_sweep(goal) - first_runs(seeds) * goal.operations(first)
+    short = 2 * SHORT_REACH + 1
+    affordable = [s for s in larger if short * goal.operations(s) <= left] or larger[:1]
+    largest = max(affordable)
+    middle = _between(goal, first, largest)
+    return {first: first_runs(seeds)} | {s: short for s in (middle, largest) if s is not None}
+
+
+def _between(goal: Goal, low: int, high: int) -> int | None:
+    """Return the size in the middle of two."""
+    inside = [s for s in goal.ladder if low < s < high]
+    return min(inside, key=lambda s: abs(s * s / low / high - 1), default=None)
+
+
+class Sweep(NamedTuple):
+    """What was trained at one size: learning rates of the lattice, and a number of seeds."""
+
+    grid: range
+    seeds: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Terms:
+    """What a search may cost, and what it must achieve.
+
+    Attributes
+    ----------
+    seeds
+        The number of seeds at the first size.
+    budget
+        The maximum number of operations, as a share of a sweep at the target.
+    tolerance
+        The maximum cost of the recommended value.
+    by
+        The loss that it is about.
+    probe
+        Whether the target may be trained shortly.
+    """
+
+    seeds: int
+    budget: float
+    tolerance: float
+    by: By
+    probe: bool
+
+
+class Search:
+    """The search for one goal; `measured` is what has been trained, size by size."""
+
+    def __init__(
+        self,
+        wanted: Goal,
+        out: Path,
+        terms: Terms,
+        progress: Progress,
+        stop: threading.Event | None = None,
+        **where: Any,
+    ) -> None:
+        self.goal, self.out, self.terms = wanted, out, terms
+        self.progress, self.stop, self.where = progress, stop, where
+        self.used: dict[str, float] = {}  # key → operations of every run that was used
+        self.constants: dict[str, float] = {}
+        self.measured: dict[int, Sweep] = {}
+        self.profiles: dict[int, Profile] = {}
+        self.probed: float | None = None
+        study = wanted.study
+        self.setting = Setting(
+            study.lagrangian.name, float(getattr(study.lagrangian, "power", 1)), study.optimizer,
+            study.regime.name, terms.by, terms.probe,
+        )  # fmt: skip
+
+    # --- runs --------------------------------------------------------------------------------------
+
+    def train(self, study: Study, specs: list[RunSpec]) -> Records:
+        """Train the missing runs; return the records of all of these runs."""
+        summary = run_specs(
+            [(study, specs)], self.out / RUNS, progress=self.progress, stop=self.stop, **self.where
+        )
+        share = study.epochs / self.goal.study.epochs
+        self.used |= {spec.key: share * self.goal.operations(spec.scale) for spec in specs}
+        return summary.complete()
+
+    def study(self, scales: tuple[int, ...], grid: Sequence[int], seeds: int) -> Study:
+        """Return the study with η0 = rate(k) for each k of the grid."""
+        fixed = {axis: (value,) for axis, value in self.constants.items()}
+        return self.goal.at(scales, tuple(rate(k) for k in grid), seeds, **fixed)
+
+    def _sweep(self, scale: int, grid: Sequence[int], seeds: int) -> Records:
+        study = self.study((scale,), grid, seeds)
+        return self.train(study, study.runs())
+
+    @property
+    def target_sweep(self) -> float:
+        """The operations of a sweep at the target."""
+        return target_sweep(self.goal)
+
+    @property
+    def spent(self) -> float:
+        """The operations so far."""
+        return sum(self.used.values())
+
+    @staticmethod
+    def rates(grid: range) -> tuple[float, float]:
+        """Return the smallest and the largest learning rate of a grid."""
+        return rate(grid[0]), rate(grid[-1])
+
+    # --- one size ----------------------------------------------------------------------------------
+
+    def scout(self, scale: int) -> range:
+        """Return the fine grid around the best rate of a coarse grid at one size."""
+        self.progress.message(f"scouting at {self.goal.letter} = {scale}")
+        low, high = SCOUT
+        while True:
+            ks = list(range(low, high + 1, 2))
+            losses = {r["eta0"]: _loss(r, self.terms.by) for r in self._sweep(scale, ks, 1)}
+            best = min(ks, key=lambda k: losses[rate(k)])
+            if not math.isfinite(losses[rate(best)]):
+                low -= PER_DECADE
+                if low < LOWEST:
+                    raise InputError(
+                        f"eta0: every run at {self.goal.letter} = {scale} diverged, down to {rate(low):.1g}"
+                    )
+            elif best == low and low > LOWEST:
+                low -= PER_DECADE
+            elif best == high and high < HIGHEST:
+                high += PER_DECADE
+            else:
+                return range(best - REACH, best + REACH + 1)
+
+    def measure(self, scale: int, grid: range, seeds: int) -> None:
+        """Sweep a size, and widen its grid until the optimum is inside."""
+        many = "" if seeds == 1 else "s"
+        self.progress.message(
+            f"sweeping {self.goal.letter} = {scale}: {len(grid)} values, {seeds} seed{many}"
+        )
+        while True:
+            profile = self._profile(self._sweep(scale, grid, seeds), grid)
+            low, high = grid[0], grid[-1]
+            if profile.end == "low" or not np.isfinite(profile.best):
+                low = max(low - 1, LOWEST)
+            elif profile.end == "high":
+                high = min(high + 1, HIGHEST)
+            if (wider := range(low, high + 1)) == grid:
+                break
+            grid = wider
+        self.measured[scale], self.profiles[scale] = Sweep(grid, seeds), profile
+
+    def _profile(self, records: Records, grid: range) -> Profile:
+        seeds = sorted({r["seed"] for r in records})
+        losses = {(r["eta0"], r["seed"]): _loss(r, self.terms.by) for r in records}
+        x = np.array([k / PER_DECADE for k in grid])
+        return Profile(x, np.array([[losses[rate(k), seed] for seed in seeds] for k in grid]))
+
+    # --- which sizes -------------------------------------------------------------------------------
+
+    def climb(self) -> None:
+        """Buy runs until the bound is below the tolerance, or the budget is spent."""
+        while (purchase := self._next()) is not None:
+            for scale, sweep in purchase.items():
+                self.measure(scale, sweep.grid, sweep.seeds)
+            made = self.forecast()
+            self.progress.message(
+                f"forecast: eta0 = {made.value:.3g}, costs at most {100 * made.regret_bound:.2g} %"
+            )
+
+    def _next(self) -> dict[int, Sweep] | None:
+        """Return what to buy next: sizes with their grids and seeds; None if enough is known."""
+        missing = len(self.measured) < FEWEST_SIZES
+        bound = self.forecast().regret_bound
+        if not missing and bound <= self.terms.tolerance:
+            return None
+        allowed = self.terms.budget * self.target_sweep - self.spent
+        offers = [(self._price(p), self._promise(p), p) for p in self._purchases()]
+        within = [offer for offer in offers if offer[0] <= allowed]
+        if missing and not within and offers:
+            within = [min(offers, key=lambda offer: offer[0])]
+            self.progress.message("three sizes cost more than the budget allows; the smallest are taken")
+        enough = [offer for offer in within if self._suffices(offer[2])]
+        if enough:
+            return min(enough, key=lambda offer: offer[0])[2]
+        best = min(within, key=lambda offer: offer[1], default=None)
+        return best[2] if best is not None and (missing or best[1] <= WORTH * bound) else None
+
+    def offer(self) -> tuple[int, float] | None:
+        """Return the largest size of the cheapest purchase that should suffice, and the budget it needs."""
+        offers = [(self._price(p), max(p)) for p in self._purchases() if self._suffices(p)]
+        if not offers:
+            return None
+        price, scale = min(offers)
+        return scale, math.ceil(100 * (self.spent + price) / self.target_sweep) / 100
+
+    def _suffices(self, purchase: Mapping[int, Sweep]) -> bool:
+        return self._promise(purchase) <= MARGIN * self.terms.tolerance
+
+    def _purchases(self) -> list[dict[int, Sweep]]:
+        """Return what could be bought: seeds at the largest size, or a larger size with one in the middle."""
+        largest = max(self.measured)
+        here = self.measured[largest]
+        middle = round(PER_DECADE * self.profiles[largest].optimum)
+        around = range(middle - SHORT_REACH, middle + SHORT_REACH + 1)
+        seeds = range(here.seeds + 1, MOST_SEEDS + 1)
+        purchases = [{largest: Sweep(here.grid, n)} for n in seeds]
+        for scale in (s for s in self.goal.ladder if s > largest):
+            # One size suffices in between, and only while there are fewer than three.
+            between = _between(self.goal, largest, scale) if len(self.measured) == 1 else None
+            taken = {} if between is None else {between: Sweep(around, 1)}
+            purchases += [{**taken, scale: Sweep(around, n)} for n in range(1, FEWEST + 1)]
+        return purchases
+
+    def _price(self, purchase: Mapping[int, Sweep]) -> float:
+        """Return the operations of a purchase, without the runs that exist."""
+        total = 0.0
+        for scale, sweep in purchase.items():
+            present = self.measured.get(scale)
+            existing = len(present.grid) * present.seeds if present else 0
+            total += (len(sweep.grid) * sweep.seeds - existing) * self.goal.operations(scale)
+        return total
+
+    def _promise(self, purchase: Mapping[int, Sweep]) -> float:
+        """Return the bound that a purchase should lead to, if the optimum goes on as it did."""
+        now = self.swept()
+        scale = max(purchase)
+        doublings, x = now.doublings, now.x
+        if scale not in self.measured:
+            further = math.log2(scale / self.goal.target)
+            x = (*x, x[-1] + now.drift * (further - doublings[-1]))
+            doublings = (*doublings, further)
+        then = dataclasses.replace(now, doublings=doublings, x=x, seeds=purchase[scale].seeds)
+        return constants(self._setting).factor * then.unit()
+
+    # --- what is known -----------------------------------------------------------------------------
+
+    @property
+    def _setting(self) -> Setting:
+        """The setting of the forecast as far as it is known now."""
+        return dataclasses.replace(self.setting, probe=self.probed is not None)
+
+    def swept(self) -> Swept:
+        """Return what is known of the sizes."""
+        scale = max(self.measured)
+        return Swept.of(self.profiles, self.goal.target, self._edge(scale), self.probed)
+
+    def _edge(self, scale: int) -> float:
+        """Return how far the edge of stability of SGD moves from a size to the target."""
+        study = self.goal.study
+        if study.optimizer != "sgd" or study.regime.name != "proportional":
+            return 0.0
+        data, noise = study.source(), study.noise**2
+        here, there = (data.largest_eigenvalue(s) + noise for s in (scale, self.goal.target))
+        return math.log10(here / there)
+
+    def forecast(self) -> Forecast:
+        """Return the forecast at the target."""
+        return forecast(self.swept(), self._setting)
+
+    def probe_target(self) -> None:
+        """Train the target shortly with a few values around the forecast."""
+        middle = round(PER_DECADE * self.forecast().x)
+        grid = range(middle - PROBE_REACH, middle + PROBE_REACH + 1)
+        study = self.study((self.goal.target,), grid, 1)
+        study = dataclasses.replace(study, epochs=max(1, round(PROBE_SHARE * study.epochs)), name="")
+        self.progress.message(f"probing {self.goal.letter} = {self.goal.target}: {study.epochs} epochs")
+        optimum = self._profile(self.train(study, study.runs()), grid).optimum
+        self.probed = optimum if math.isfinite(optimum) else None
+
+    def common_runs(self) -> list[Row]:
+        """Return the runs at learning rates that every size has, with their curves."""
+        first = max(sweep.grid[0] for sweep in self.measured.values())
+        last = min(sweep.grid[-1] for sweep in self.measured.values())
+        grid = range(first, last + 1)
+        if not len(grid):
+            return []
+        return [
+            row for scale, sweep in self.measured.items() for row in self._sweep(scale, grid, sweep.seeds)
+        ]
+
+    def verdict(self) -> Verdict:
+        """Return the verdict on the sizes alone: whether the optimum of the smallest one stays put."""
+        rows = self.common_runs()
+        if len({r["eta0"] for r in rows}) < FEWEST:  # the optimum has left the grid of the smallest size
+            grid = range(
+                min(s.grid[0] for s in self.measured.values()),
+                max(s.grid[-1] for s in self.measured.values()) + 1,
+            )
+            for scale, sweep in list(self.measured.items()):
+                self.measure(scale, grid, sweep.seeds)
+            rows = self.common_runs()
+        return verdict(rows, axis="eta0", tolerance=self.terms.tolerance)[0]
+
+
+def _loss(row: Row, by: By) -> float:
+    loss = row[LOSSES[by]]
+    return math.inf if row["status"] == "diverged" or not math.isfinite(loss) else float(loss)
