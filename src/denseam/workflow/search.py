@@ -147,7 +147,7 @@ class Search:
         self.constants: dict[str, float] = {}
         self.measured: dict[int, Sweep] = {}
         self.profiles: dict[int, Profile] = {}
-        self.probed: float | None = None
+        self.probed: Profile | None = None
         study = wanted.study
         self.setting = Setting(
             study.lagrangian.name, float(getattr(study.lagrangian, "power", 1)), study.optimizer,
@@ -345,8 +345,8 @@ class Search:
         study = self.study((self.goal.target,), grid, 1)
         study = dataclasses.replace(study, epochs=max(1, round(PROBE_SHARE * study.epochs)), name="")
         self.progress.message(f"probing {self.goal.letter} = {self.goal.target}: {study.epochs} epochs")
-        optimum = self._profile(self.train(study, study.runs()), grid).optimum
-        self.probed = optimum if math.isfinite(optimum) else None
+        profile = self._profile(self.train(study, study.runs()), grid)
+        self.probed = profile if math.isfinite(profile.optimum) else None
 
     def common_runs(self) -> list[Row]:
         """Return the runs at learning rates that every size has, with their curves."""
