@@ -7,6 +7,7 @@ two optima is known to a half-width h, so the interval of the regret is its rang
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import functools
 import math
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from denseam.analysis.grid import Grid
-from denseam.analysis.optima import Extrapolation, Optima
+from denseam.analysis.optima import Continuation, Optima
 from denseam.analysis.profiles import Profile
 from denseam.analysis.statistics import Interval
 from denseam.analysis.thresholds import FINEST, MOST_SEEDS
@@ -33,9 +34,10 @@ class Cost:
         The scale.
     profile, x
         The curve, and where on it the base's optimum lies.
-    optima, weights, inflation
-        What x depends on: the offset between two optima, as a combination of those of the scales, and the
-        factor by which its variance is larger than theirs tell.
+    optima
+        What x depends on.
+    weights
+        x is as uncertain as this combination of the optima, the offset between two of them.
     """
 
     scale: int
@@ -43,12 +45,11 @@ class Cost:
     x: float
     optima: Optima
     weights: Array
-    inflation: float = 1.0
 
-    @functools.cached_property
-    def half_width(self) -> float:
-        """The 95 % half-width of x."""
-        return self._half_width(self.optima)
+    def span(self, optima: Optima) -> Interval:
+        """Return the interval of x, if so much is known about the optima."""
+        half = optima.half_width(self.weights)
+        return self.x - half, self.x + half
 
     @functools.cached_property
     def regret(self) -> float:
@@ -57,9 +58,8 @@ class Cost:
 
     @functools.cached_property
     def bounds(self) -> Interval:
-        """The bounds of the cost: its range over x ± half_width."""
-        half = self.half_width
-        return self.profile.regret_between(self.x - half, self.x + half) if half < math.inf else (0, math.inf)
+        """The bounds of the cost: its range over the interval of x."""
+        return self._bounds(self.optima)
 
     def too_coarse(self, tolerance: float) -> bool:
         """Return whether the grid leaves more open than the seeds do."""
@@ -70,39 +70,58 @@ class Cost:
 
     def seeds_needed(self, tolerance: float) -> int | None:
         """Return the number of seeds at each scale that would decide; None above MOST_SEEDS."""
-        reach = self._reach(tolerance)
         more = range(int(self.optima.counts.min()) + 1, MOST_SEEDS + 1)
-        return next((n for n in more if self._half_width(self.optima.with_seeds(n)) <= reach), None)
+        first = bisect.bisect_left(
+            more, True, key=lambda n: self._decides(self.optima.with_seeds(n), tolerance)
+        )
+        return more[first] if first < len(more) else None
 
     def refinement_needed(self, tolerance: float) -> int:
         """Return the factor by which the grid must be finer to decide, at least 2 and at most FINEST."""
-        reach = self._reach(tolerance)
-        factors = (f for f in range(2, FINEST) if self._half_width(self.optima.refined(f)) <= reach)
+        factors = (f for f in range(2, FINEST) if self._decides(self.optima.refined(f), tolerance))
         return 2 if self.profile.unseen > 0 else next(factors, FINEST)
 
-    def _half_width(self, optima: Optima) -> float:
-        return optima.half_width(self.weights, self.inflation)
+    def _bounds(self, optima: Optima) -> Interval:
+        low, high = self.span(optima)
+        return self.profile.regret_between(low, high) if math.isfinite(high - low) else (0.0, math.inf)
 
-    def _reach(self, tolerance: float) -> float:
-        return self.profile.reach(self.x, tolerance, self.half_width)
+    def _decides(self, optima: Optima, tolerance: float) -> bool:
+        low, high = self._bounds(optima)
+        return low > tolerance or high <= tolerance
+
+
+@dataclasses.dataclass(frozen=True)
+class PredictedCost(Cost):
+    """The cost at a target, on the curve of the largest scale.
+
+    Attributes
+    ----------
+    doublings
+        The logarithms of the scales to base 2; that of the target follows from its `scale`.
+    """
+
+    doublings: Array
+
+    def span(self, optima: Optima) -> Interval:
+        """Return the interval of x, if so much is known about the optima."""
+        ahead = Continuation.of(optima, self.doublings, math.log2(self.scale))
+        return float(optima.x[-1]) - ahead.high, float(optima.x[-1]) - ahead.low
 
 
 def costs(grid: Grid, optima: Optima, base: int = 0) -> list[Cost]:
     """Return what the optimum of the scale with index `base` costs at every larger one."""
     x = float(optima.x[base])
+    larger = enumerate(zip(grid.scales, grid.profiles, strict=True))
     return [
-        Cost(scale, profile, x, optima, optima.offset(base, base + 1 + i))
-        for i, (scale, profile) in enumerate(
-            zip(grid.scales[base + 1 :], grid.profiles[base + 1 :], strict=True)
-        )
+        Cost(scale, profile, x, optima, optima.offset(base, i)) for i, (scale, profile) in larger if i > base
     ]
 
 
-def cost_at_target(grid: Grid, optima: Optima, target: int) -> Cost | None:
+def cost_at_target(grid: Grid, optima: Optima, target: int) -> PredictedCost | None:
     """Return what the optimum of the smallest scale will cost at a target; None if a scale has no optimum."""
     if not np.isfinite(optima.x).all():
         return None
-    predicted = Extrapolation.of(optima, grid.doublings, math.log2(target))
-    away = predicted.weights - np.eye(len(grid.scales))[0]
-    x = float(optima.x[-1] - away @ optima.x)
-    return Cost(target, grid.profiles[-1], x, optima, away, predicted.inflation)
+    ahead = Continuation.of(optima, grid.doublings, math.log2(target))
+    weights = optima.offset(0, len(grid.scales) - 1)
+    x = float(optima.x[-1]) - ahead.offset
+    return PredictedCost(target, grid.profiles[-1], x, optima, weights, grid.doublings)

@@ -22,9 +22,11 @@ import numpy as np
 from scipy import special
 
 from denseam.analysis.profiles import Profile
-from denseam.analysis.thresholds import LARGER, RESOLUTION, WELL_SAMPLED
+from denseam.analysis.thresholds import LARGER, LIKELY, RESOLUTION, WELL_SAMPLED
 
 Array = np.ndarray[Any, Any]
+#: By how much the step of a drift may shrink with each doubling of the scale.
+SHRINKING = np.linspace(1, 0.5, 11)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,31 +106,46 @@ class Optima:
 
 
 @dataclasses.dataclass(frozen=True)
-class Extrapolation:
-    """The optimum of a larger scale, on a line through the optima against doublings of the scale.
+class Continuation:
+    """How far the optimum of a larger scale will be from that of the first, with a 95 % interval."""
 
-    Attributes
-    ----------
-    weights
-        Those of the predicted optimum, as a combination of the scales' optima.
-    inflation
-        χ² per degree of freedom of the fit, if above 1: the optima do not lie on a line.
-    """
-
-    weights: Array
-    inflation: float
+    offset: float
+    low: float
+    high: float
 
     @classmethod
-    def of(cls, optima: Optima, doublings: Array, at: float) -> Extrapolation:
-        """Fit a line through the optima, weighted by their errors, and follow it to `at`."""
+    def of(cls, optima: Optima, doublings: Array, at: float) -> Continuation:
+        """Continue the drift of the optima to `at`, in doublings as the scales are.
+
+        The steps of a drift may shrink with every doubling, by a factor q: x = a + b (1 - q^d) / (1 - q),
+        from q = 1/2, a correction in inverse proportion to the scale, to q = 1, a line. For each q the curve
+        is fitted by least squares, weighted by the errors of the optima. The interval is that of all q whose
+        χ² is within 3.84 of the smallest. If no q fits, variances grow by χ² per degree of freedom.
+        """
         precision = 1 / optima.squared_errors
         share = precision / precision.sum()
-        centred = doublings - share @ doublings
-        tilt = share * centred / (share @ centred**2)
-        residuals = optima.x - share @ optima.x - centred * (tilt @ optima.x)
-        spare = len(doublings) - 2
-        misfit = float(precision @ residuals**2) / spare if spare > 0 else 1.0
-        return cls(share + (at - share @ doublings) * tilt, max(1.0, misfit))
+        d = doublings - doublings[0]
+        path, end = _path(d), _path(np.array([at - doublings[0]]))[:, 0]
+        middle = path @ share
+        centred = path - middle[:, None]
+        tilt = share * centred / (share @ (centred**2).T)[:, None]
+        residuals = optima.x - share @ optima.x - centred * (tilt @ optima.x)[:, None]
+        misfit = residuals**2 @ precision
+        inflation = max(1.0, float(misfit.min()) / max(len(d) - 2, 1))
+        weights = share + (end - middle)[:, None] * tilt - np.eye(len(d))[0]
+        fits = np.flatnonzero(misfit <= misfit.min() + LIKELY * inflation)
+        offsets = weights @ optima.x
+        halves = np.array([optima.half_width(weights[q], inflation) for q in fits])
+        best = int(np.argmin(misfit.round(9)))
+        return cls(
+            float(offsets[best]), float(np.min(offsets[fits] - halves)), float(np.max(offsets[fits] + halves))
+        )
+
+
+def _path(d: Array) -> Array:
+    """Return (1 - q^d) / (1 - q) for every q that is tried, from a line on: q × d."""
+    q = SHRINKING[1:, None]
+    return np.concatenate([d[None], (1 - q**d) / (1 - q)])
 
 
 def _variances(own: Array, counts: Array) -> tuple[Array, Array]:

@@ -138,13 +138,6 @@ class Profile:
         most = max(inside.max(initial=-np.inf), ends.max()) - self.best + self.unseen
         return float(np.expm1(least)), float(np.expm1(most))
 
-    def reach(self, x: float, tolerance: float, most: float) -> float:
-        """Return how far from x, up to `most`, the cost stays on the same side of a tolerance as at x."""
-        offsets = np.linspace(0.0, most, 257)
-        good = self.regret(np.concatenate([x - offsets, x + offsets])) <= tolerance
-        changed = (good != good[0]).reshape(2, -1).any(axis=0)
-        return float(offsets[np.argmax(changed) - 1]) if changed.any() else most
-
     @property
     def optima(self) -> Array:
         """Each seed's minimum; NaN for a seed that diverged at every value."""

@@ -21,6 +21,9 @@ WELL_SAMPLED: float = 0.25
 #: A scale's own variance counts as larger than that of the others beyond this quantile of F.
 LARGER: float = 0.95
 
+#: A drift may continue in any way whose χ² is within this of the smallest: 95 % for one parameter.
+LIKELY: float = 3.84
+
 #: The maximum number of seeds, and refinement of a grid, that are worth a recommendation. A prediction at a
 #: target that needs more seeds than the third needs a larger scale rather.
 MOST_SEEDS: int = 30

@@ -215,7 +215,8 @@ def _case(grid: Grid, optima: Optima, rows: Sequence[Row], question: Question, c
 
 
 def _interval(cost: Cost) -> Interval | None:
-    return cost.bounds if math.isfinite(cost.regret) and math.isfinite(cost.half_width) else None
+    known = math.isfinite(cost.regret) and math.isfinite(np.ptp(cost.span(cost.optima)))
+    return cost.bounds if known else None
 
 
 def _on_grid(grid: Grid) -> Measured:

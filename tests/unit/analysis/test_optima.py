@@ -6,7 +6,7 @@ from scipy import stats
 
 from denseam.analysis.costs import cost_at_target, costs
 from denseam.analysis.grid import Grid
-from denseam.analysis.optima import Extrapolation, Optima
+from denseam.analysis.optima import Continuation, Optima
 from denseam.analysis.profiles import Profile
 from denseam.analysis.thresholds import RESOLUTION
 from tests.synthetic import sweep
@@ -68,26 +68,42 @@ def test_long_steps_are_trusted_less():
     assert coarse.resolution == pytest.approx(4 * FLOOR)
 
 
-def test_an_extrapolation_is_that_of_weighted_least_squares():
+DOUBLINGS = np.array([5.0, 6.0, 7.0, 8.0])
+
+
+def test_a_drift_on_a_line_continues_on_it():
     rng = np.random.default_rng(0)
-    known = optima(*(0.05 * i + 0.02 * rng.standard_normal(3) for i in range(4)))
-    doublings = np.array([5.0, 6.0, 7.0, 8.0])
-    line = Extrapolation.of(known, doublings, 11.0)
+    known = optima(*(0.2 * i + 0.01 * rng.standard_normal(3) for i in range(4)))
     errors = np.sqrt(known.squared_errors)
-    fit, covariance = np.polyfit(doublings, known.x, 1, w=1 / errors, cov="unscaled")
-    assert line.weights @ known.x == pytest.approx(np.polyval(fit, 11.0))
+    fit = np.polyfit(DOUBLINGS, known.x, 1, w=1 / errors)
+    ahead = Continuation.of(known, DOUBLINGS, 9.0)
+    assert ahead.offset == pytest.approx(np.polyval(fit, 9.0) - known.x[0], abs=0.02)
+    assert ahead.low < ahead.offset < ahead.high
+
+
+def test_the_interval_of_a_line_is_that_of_weighted_least_squares():
+    known = optima(*[[0.0] * 3] * 4)
     at = np.array([11.0, 1.0])
-    assert line.weights**2 @ known.squared_errors == pytest.approx(at @ covariance @ at)
-    residuals = (known.x - np.polyval(fit, doublings)) / errors
-    assert line.inflation == pytest.approx(max(1.0, residuals @ residuals / 2))
+    _, covariance = np.polyfit(DOUBLINGS, known.x, 1, w=1 / np.sqrt(known.squared_errors), cov="unscaled")
+    design = np.stack([DOUBLINGS, np.ones(4)], axis=1)
+    weights = at @ covariance @ design.T / known.squared_errors - np.eye(4)[0]
+    half = 1.96 * math.sqrt(weights**2 @ known.squared_errors)
+    ahead = Continuation.of(known, DOUBLINGS, 11.0)
+    assert (ahead.low, ahead.offset, ahead.high) == pytest.approx((-half, 0, half), rel=1e-3, abs=1e-9)
 
 
-def test_optima_that_are_not_on_a_line_are_extrapolated_with_less_trust():
-    doublings = np.arange(4.0)
-    straight = Extrapolation.of(optima(*[[0.1 * i] * 3 for i in range(4)]), doublings, 8.0)
-    bent = Extrapolation.of(optima(*[[0.3 * 2.0**-i] * 3 for i in range(4)]), doublings, 8.0)
-    assert straight.inflation == 1
-    assert bent.inflation > 10
+@pytest.mark.parametrize("q", [0.5, 0.7, 1.0])
+def test_a_drift_may_level_off(q):
+    steps = np.cumsum([0.0, *(0.2 * q**i for i in range(10))])
+    ahead = Continuation.of(optima(*[[steps[i]] * 3 for i in range(5)]), np.arange(5.0), 10.0)
+    assert ahead.low < steps[10] < ahead.high
+    assert ahead.offset == pytest.approx(steps[10], rel=0.05)
+
+
+def test_a_drift_that_fits_nothing_is_continued_with_little_trust():
+    smooth = Continuation.of(optima(*[[0.1 * i] * 3 for i in range(4)]), DOUBLINGS, 11.0)
+    zigzag = Continuation.of(optima(*[[0.1 * (i % 2)] * 3 for i in range(4)]), DOUBLINGS, 11.0)
+    assert zigzag.high - zigzag.low > 2 * (smooth.high - smooth.low)
 
 
 def grid(shift):
@@ -102,7 +118,8 @@ def test_costs_are_those_of_the_base_at_each_larger_scale():
         for away, cost in enumerate(costs(study, known, base), start=1):
             assert cost.scale == scales[away - 1]
             assert cost.regret == pytest.approx(math.expm1(0.3 * (0.2 * away) ** 2))
-            bounds = [math.expm1(0.3 * (0.2 * away + d * cost.half_width) ** 2) for d in (-1, 1)]
+            half = known.half_width(known.offset(base, base + away))
+            bounds = [math.expm1(0.3 * (0.2 * away + d * half) ** 2) for d in (-1, 1)]
             assert cost.bounds == pytest.approx(bounds)
     ahead = cost_at_target(study, known, 1024)
     assert ahead.regret == pytest.approx(math.expm1(0.3 * 1.0**2))

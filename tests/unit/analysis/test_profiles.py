@@ -136,15 +136,6 @@ def test_the_range_of_the_regret():
     )
 
 
-def test_how_far_the_cost_stays_within_a_tolerance():
-    found = profile(0.3 * (X + 1.5) ** 2)
-    half = math.sqrt(math.log1p(0.02) / 0.3)
-    assert found.reach(-1.5, 0.02, 1.0) == pytest.approx(half, abs=0.005)
-    assert found.reach(-1.4, 0.02, 1.0) == pytest.approx(half - 0.1, abs=0.005)
-    assert found.reach(-1.5 + half + 0.1, 0.02, 1.0) == pytest.approx(0.1, abs=0.005)
-    assert found.reach(-1.5, 0.02, 0.1) == 0.1
-
-
 def test_what_may_lie_between_the_best_point_and_a_divergence():
     logs = -0.2 * X
     logs[7:] = np.inf

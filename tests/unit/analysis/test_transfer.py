@@ -165,8 +165,8 @@ def test_a_rising_best_loss_fails():
         (
             {"noise": 0.15, "edge": 1e9},
             Cause.SEEDS_DIFFER,
-            Next(Action.ADD_SEEDS, seeds=9),
-            "Run at least 9 seeds",
+            Next(Action.ADD_SEEDS, seeds=8),
+            "Run at least 8 seeds",
         ),
     ],
 )

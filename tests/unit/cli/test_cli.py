@@ -152,6 +152,17 @@ def test_verdict_in_json_and_for_people(swept, inside):
     assert (out / "figures" / "transfer.svg").read_text().startswith("<?xml")
 
 
+def test_a_verdict_with_another_tolerance(swept, inside):
+    out, _ = swept
+    generous = json.loads(inside("verdict", out, "--tolerance", "100", "--json").stdout)["studies"][0]
+    assert generous["tolerance"] == 100
+    assert generous["status"] != "DRIFTS"
+    refused = inside("verdict", out, "--tolerance", "0", "--target", "8")
+    assert refused.returncode == 64
+    assert "tolerance must be above 0" in refused.stderr
+    assert "target must be at least the smallest scale in the records, 16, got 8" in refused.stderr
+
+
 def test_export_gives_one_row_per_run(swept, inside):
     import csv
     import io
