@@ -548,7 +548,7 @@ def test_bad_arguments_are_one_line():
         (lambda: model.recall(torch.zeros(12), steps=0), "steps"),
         (lambda: model.recall(torch.zeros(12), damping=2.0), "damping"),
         (lambda: model.recall(torch.zeros(12), clamp=torch.zeros(12)), "clamp"),
-        (lambda: dt.check(Default, None, scales=(16,)), "scales must be at least 2"),
+        (lambda: dt.check(Default, None, scales=(16,)), "scales must be two or more"),
     ):
         with pytest.raises(InputError, match=words) as caught:
             make()

@@ -18,7 +18,7 @@ from torch.optim import Optimizer
 from denseam import __version__
 from denseam.analysis.coordinates.judge import Check
 from denseam.analysis.coordinates.of_model import change_by, judge_runs, steps_to_measure
-from denseam.errors import InputError
+from denseam.errors import InputError, refuse, whole
 from denseam.rules import Regime, Shape
 from denseam.rules.regimes import DEFAULT_REGIME
 from denseam.studies.description import AXES
@@ -91,8 +91,7 @@ def sweep(
 
     `optimizer` is called with the model, its shape and η0. A run that diverges is a record like any other.
     """
-    if epochs < 1:
-        raise InputError(f"epochs must be at least 1, got {epochs!r}")
+    refuse(whole(epochs=epochs))
     rows: list[Row] = []
     for scale, seed, rate in itertools.product(scales, range(seeds), eta0):
         shape = regime.shape(scale)

@@ -14,9 +14,9 @@ from jaxtyping import Array, Float
 
 from denseam.analysis.coordinates.expected import Expectation
 from denseam.analysis.coordinates.judge import Check, Conditions, judge
-from denseam.analysis.coordinates.slopes import Measurements, slopes
+from denseam.analysis.coordinates.slopes import Measurements, slopes, too_few
 from denseam.data.gaussian import isotropic
-from denseam.errors import InputError, refuse
+from denseam.errors import InputError, refuse, whole
 from denseam.rules import Regime, Shape
 from denseam.rules.regimes import DEFAULT_REGIME, regime_letter
 from denseam.training.batches import draw_batches, noisy_batch
@@ -74,14 +74,7 @@ def check_model(
 
 def steps_to_measure(scales: Sequence[int], seeds: int, steps: int) -> tuple[int, ...]:
     """Return the steps to measure at, after checking that there are enough scales and seeds."""
-    problems = []
-    if len(scales) < 2:
-        problems.append(f"scales must be at least 2: a slope needs them, got {list(scales)}")
-    if seeds < 2:
-        problems.append(f"seeds must be at least 2: an interval needs them, got {seeds!r}")
-    if steps < 1:
-        problems.append(f"steps must be at least 1, got {steps!r}")
-    refuse(problems)
+    refuse([*too_few(scales, seeds), *whole(steps=steps)])
     return (*log_spaced(steps), steps)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,14 @@ from denseam.studies.records import PROBE_COLUMNS, Records, Row
 WIDE = 0.3
 
 
+def too_few(scales: Sequence[int], seeds: int) -> Iterator[str]:
+    """Yield a problem if there are too few scales for a slope, or too few seeds for an interval."""
+    if len(scales) < 2:
+        yield f"scales must be two or more sizes (a slope needs them), got {', '.join(map(str, scales))}"
+    if seeds < 2:
+        yield f"seeds must be two or more (an interval needs them), got {seeds!r}"
+
+
 @dataclasses.dataclass(frozen=True)
 class Measurements:
     """Values of quantities as arrays steps × scales × seeds; not finite where a run has diverged."""
@@ -29,12 +37,7 @@ class Measurements:
     values: Mapping[str, Float[np.ndarray, "steps scales seeds"]]
 
     def __post_init__(self) -> None:
-        problems = []
-        if len(self.scales) < 2:
-            problems.append(f"scales: a slope needs at least 2, there is {len(self.scales)}")
-        if self.seeds < 2:
-            problems.append(f"seeds: an interval needs at least 2, there is {self.seeds}")
-        refuse(problems)
+        refuse(too_few(self.scales, self.seeds))
 
     @property
     def outputs(self) -> Float[np.ndarray, "steps scales seeds"]:
