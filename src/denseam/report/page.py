@@ -165,8 +165,7 @@ def _grid(values: Sequence[Any]) -> str:
 def _recipe_facts(tuned: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Give names and values of what a search recommends, of its target, and of its cost."""
     if tuned["recommended"]:
-        low, high = tuned["eta0_ci"] or (None, None)
-        interval = f" [{number(low)}, {number(high)}]" if low is not None else ""
+        interval = "" if tuned["eta0_ci"] is None else f" [{', '.join(map(number, tuned['eta0_ci']))}]"
         yield "use η₀", f"{number(tuned['eta0'])}{interval}"
         yield from ((f"use {name}", number(value)) for name, value in (tuned["constants"] or {}).items())
         yield "base", str(tuned["base"])

@@ -52,11 +52,7 @@ class Measurements:
 
 def from_records(records: Records) -> Measurements:
     """Return the probes of the runs of one study; of several learning rates, those of the smallest."""
-    rows = [row for row in records if row.get("probe_steps")]
-    if not rows:
-        raise InputError("records hold no probes: sweep with --probes all")
-    smallest = min(row["eta0"] for row in rows)
-    runs = {(row["scale"], row["seed"]): row for row in rows if row["eta0"] == smallest}
+    runs = _probed_runs(records)
     steps = sorted(set.intersection(*(set(row["probe_steps"]) for row in runs.values())))
     scales = sorted({scale for scale, _ in runs})
     seeds = sorted({seed for _, seed in runs if all((scale, seed) in runs for scale in scales)})
@@ -66,12 +62,21 @@ def from_records(records: Records) -> Measurements:
     def value(column: str, step: float, row: Row) -> float:
         return float(row[column][row["probe_steps"].index(step)])
 
-    columns = {name: c for name, c in PROBE_COLUMNS.items() if all(row.get(c) for row in runs.values())}
     values = {
-        name: np.array([[[value(c, t, runs[n, s]) for s in seeds] for n in scales] for t in steps])
-        for name, c in columns.items()
+        name: np.array([[[value(column, t, runs[n, s]) for s in seeds] for n in scales] for t in steps])
+        for name, column in PROBE_COLUMNS.items()
+        if all(row.get(column) for row in runs.values())
     }
     return Measurements(tuple(int(t) for t in steps), tuple(scales), values)
+
+
+def _probed_runs(records: Records) -> dict[tuple[int, int], Row]:
+    """Return the runs with probes at the smallest learning rate, by scale and seed."""
+    rows = [row for row in records if row.get("probe_steps")]
+    if not rows:
+        raise InputError("records hold no probes: sweep with --probes all")
+    smallest = min(row["eta0"] for row in rows)
+    return {(row["scale"], row["seed"]): row for row in rows if row["eta0"] == smallest}
 
 
 @dataclasses.dataclass(frozen=True)
