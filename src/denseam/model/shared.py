@@ -17,7 +17,7 @@ MULTIPLIERS = ("s1", "s2", "s_b", "s_c")
 
 
 def check_shapes(W: Any, arrays: Mapping[str, Any]) -> None:
-    """Refuse arrays that do not fit to W; None stands for an array that is absent."""
+    """Refuse arrays that do not fit W; None stands for an array that is absent."""
     K, N = W.shape
     shapes = {"b": (K,), "c": (N,), "counts": (N,)}
     refuse(
