@@ -35,6 +35,7 @@ from denseam.model import checkpoint
 from denseam.model.dense_am import DenseAM, Parameters
 from denseam.model.streams import stream
 from denseam.rules.cost import operations, step_operations
+from denseam.studies.documents import to_document
 from denseam.studies.runs import activation_of, build, scales_of
 from denseam.studies.study import RunSpec, Study
 from denseam.training.batches import mean_square, noise_keys, sample_order
@@ -424,7 +425,8 @@ class _Training:
             float64=self.dtype == jnp.float64,
             files=tuple(files),
         )
-        document = {"version": __version__, "run": self.spec.key, **result.to_json()}
+        study = to_document(self.study)
+        document = {"version": __version__, "run": self.spec.key, "study": study, **result.to_json()}
         if self.writers.first:
             write_whole(self.out / LOG, json.dumps(document, indent=1, allow_nan=False).encode())
         return result
