@@ -1,4 +1,4 @@
-"""Run the program by `python -m denseam`."""
+"""Run the program with `python -m denseam`."""
 
 import sys
 

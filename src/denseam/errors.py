@@ -77,6 +77,13 @@ def at_least_zero(**values: Any) -> Iterator[str]:
             yield f"{name} must be at least 0 and finite, got {value!r}"
 
 
+def below_one(**values: Any) -> Iterator[str]:
+    """Yield a problem for each value that is negative, or 1 or more."""
+    for name, value in values.items():
+        if not (_is_number(value) and 0 <= value < 1):
+            yield f"{name} must be at least 0 and below 1, got {value!r}"
+
+
 def whole(least: int = 1, **values: Any) -> Iterator[str]:
     """Yield a problem for each value that is not a whole number of at least `least`."""
     for name, value in values.items():

@@ -276,7 +276,7 @@ def test_a_killed_scheduler_is_said_and_the_study_resumed(cluster, study_file, l
     found = ended(driver)
     assert found.returncode == 74
     assert found.stderr.splitlines()[-1] == (
-        "denseam: the scheduler is gone; run the same again to resume; files written before are intact"
+        "denseam: the scheduler is gone; run the same command again to resume; files written before are intact"
     )
     assert "Traceback" not in found.stderr
     cluster.stop()

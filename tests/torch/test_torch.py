@@ -16,6 +16,7 @@ import denseam as dam
 import denseam.torch as dt
 from denseam.analysis.causes import CheckCause
 from denseam.errors import InputError, UnboundedEnergyWarning
+from denseam.studies.description import AXES
 from denseam.training.gradient import gradient, step
 from tests import ROOT
 
@@ -492,6 +493,7 @@ def test_a_sweep_judges_runs_against_the_untrained_model():
         return torch.optim.SGD(dt.param_groups(model, dam.prescription("relu", "sgd").at(shape, eta0=eta0)))
 
     slow, blown = dt.sweep(prescribed("sgd", 1.0), optimizer, (1e-4, 1e6), scales=(16,), seeds=1, epochs=3)
+    assert {axis: slow[axis] for axis in AXES} == {a: p.default for a, p in AXES.items()} | {"eta0": 1e-4}
     assert slow["initial_mse"] == blown["initial_mse"]
     assert slow["final_mse"] == pytest.approx(slow["initial_mse"], rel=0.05)
     assert (slow["status"], slow["diverged_at"]) == ("finished", None)
@@ -546,7 +548,7 @@ def test_bad_arguments_are_one_line():
         (lambda: model.recall(torch.zeros(12), steps=0), "steps"),
         (lambda: model.recall(torch.zeros(12), damping=2.0), "damping"),
         (lambda: model.recall(torch.zeros(12), clamp=torch.zeros(12)), "clamp"),
-        (lambda: dt.check(Default, None, scales=(16,)), "scales must be at least 2"),
+        (lambda: dt.check(Default, None, scales=(16,)), "scales must be two or more"),
     ):
         with pytest.raises(InputError, match=words) as caught:
             make()

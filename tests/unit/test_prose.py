@@ -1,8 +1,8 @@
 """Data decide, not prose: no code of the package looks at the words of a sentence it or another has written.
 
-Prose are the texts of verdicts, checks, advice, errors and descriptions, and whatever a function makes of
-them (a name given to them, an element, a part, a joined or formatted text). Looking at it is comparing it,
-searching in it, taking it apart, or matching it.
+Prose are the texts of verdicts, checks, advice, errors and descriptions, and whatever the code of a module makes
+of them: a name or attribute given to them, an element, a part, a joined or formatted text, the argument of a
+function. Looking at it is comparing it, searching in it, taking it apart, matching it, or looking it up in a table.
 """
 
 import ast
@@ -14,30 +14,68 @@ from tests import ROOT
 
 SOURCE = ROOT / "src" / "denseam"
 
-#: Attributes and keys of documents that hold sentences ('data' of a record is a description), names that are
-#: given to sentences, and calls that make them.
-ATTRIBUTES = {"reason", "next_step", "flags", "advice", "message", "problems", "strerror", "skipped"}
-KEYS = {"reason", "next", "flags", "advice", "data"}
-NAMES = {"reason", "next_step", "advice", "message", "problem", "problems", "sentence", "description"}
-MAKERS = {"describe", "explain", "problems", "problem"}
+#: Attributes and keys of documents that hold sentences ('data' of a record is a description, but that of a study
+#: is a name), names that are given to sentences, and calls that make them.
+ATTRIBUTES = {
+    "reason", "next_step", "flags", "advice", "message", "problems", "strerror", "skipped", "help", "meaning", "remark",
+}  # fmt: skip
+KEYS = {"reason", "next", "flags", "advice"}
+OF_RECORDS = {"data"}
+NAMES = {
+    "reason",
+    "next_step",
+    "advice",
+    "message",
+    "problem",
+    "problems",
+    "sentence",
+    "description",
+    "reasons",
+}
+MAKERS = {
+    "describe",
+    "explain",
+    "problems",
+    "problem",
+    "format_exc",
+    "format_message",
+    "get_title",
+    "get_text",
+}
 SENTENCES = {"sentences"}
 ERRORS = {"error", "exception", "exc", "warning"}
 #: What an error holds of its text.
 OF_ERRORS = {"args", "msg", "reason"}
-
-COMPARISONS = (ast.Eq, ast.NotEq, ast.In, ast.NotIn)
-SEARCHES = {
-    "startswith", "endswith", "find", "rfind", "index", "rindex", "count", "partition", "rpartition",
-    "removeprefix", "removesuffix",
+#: Calls whose result holds what they are given.
+PASSING = {
+    "list", "tuple", "set", "sorted", "dict", "enumerate", "zip", "next", "iter", "map", "filter", "min", "max",
+    "reversed",
 }  # fmt: skip
-MATCHES = {"match", "fullmatch", "search", "findall", "finditer", "sub", "subn"}
+
+SEARCHES = {
+    "startswith", "endswith", "find", "rfind", "index", "rindex", "count", "partition", "rpartition", "removeprefix",
+    "removesuffix", "isupper", "islower", "istitle", "isdigit", "__contains__",
+}  # fmt: skip
+MATCHES = {
+    "match",
+    "fullmatch",
+    "search",
+    "findall",
+    "finditer",
+    "sub",
+    "subn",
+    "split",
+    "fnmatch",
+    "contains",
+}
+LOOKUPS = {"get", "pop", "setdefault"}
 
 
 class Prose:
-    """What is prose in one function or module."""
+    """What is prose in one function or module; `given` are arguments that its callers pass as prose."""
 
-    def __init__(self, scope):
-        self.errors, self.names = set(ERRORS), set(NAMES)
+    def __init__(self, scope, given=()):
+        self.errors, self.names, self.attributes = set(ERRORS), NAMES | set(given), set(ATTRIBUTES)
         nodes = list(ast.walk(scope))
         for node in nodes:
             if isinstance(node, ast.ExceptHandler) and node.name:
@@ -49,12 +87,28 @@ class Prose:
                 if any(word.endswith(("Error", "Exception", "Warning")) for word in words):
                     self.errors.add(node.arg)
         before = -1
-        while before != len(self.names):  # until nothing more is made of prose
-            before = len(self.names)
+        while before != (
+            before := len(self.names) + len(self.attributes)
+        ):  # until nothing more is made of prose
             for node in nodes:
                 for target, value in assigned(node):
                     if self.holds(value):
-                        self.names |= {n.id for n in ast.walk(target) if isinstance(n, ast.Name)}
+                        self.name(target)
+
+    def name(self, target):
+        """Note that a target holds prose: a name, an attribute, or the elements of a pattern."""
+        match target:
+            case ast.Name(id=name):
+                self.names.add(name)
+            case ast.Attribute(value=ast.Name(id="self"), attr=attr):
+                self.attributes.add(attr)
+            case ast.Subscript(value=container):
+                self.name(container)
+            case ast.Tuple(elts=parts) | ast.List(elts=parts):
+                for part in parts:
+                    self.name(part)
+            case ast.Starred(value=part):
+                self.name(part)
 
     def is_error(self, node):
         return isinstance(node, ast.Name) and node.id in self.errors
@@ -65,13 +119,15 @@ class Prose:
             case ast.Name(id=name):
                 return name in self.names
             case ast.Attribute(value=value, attr=attr):
-                return attr in ATTRIBUTES or (attr in OF_ERRORS and self.is_error(value))
+                return attr in self.attributes or (attr in OF_ERRORS and self.is_error(value))
             case ast.Subscript(value=value, slice=key):
-                return self.holds(value) or (isinstance(key, ast.Constant) and key.value in KEYS)
+                return self.holds(value) or named(key, KEYS | OF_RECORDS)
             case ast.Call():
                 return self.made(node)
             case ast.JoinedStr(values=values):
                 return any(isinstance(v, ast.FormattedValue) and self.text_of(v.value) for v in values)
+            case ast.BinOp(left=left, op=ast.Mod(), right=right):
+                return self.text_of(left) or self.text_of(right)
             case ast.BinOp(left=left, right=right):
                 return self.holds(left) or self.holds(right)
             case (
@@ -97,28 +153,27 @@ class Prose:
         match call.func:
             case ast.Name(id="str" | "repr" | "format"):
                 return any(map(self.text_of, call.args))
-            case ast.Name(
-                id="list"
-                | "tuple"
-                | "set"
-                | "sorted"
-                | "dict"
-                | "enumerate"
-                | "zip"
-                | "next"
-                | "iter"
-                | "map"
-            ):
-                return any(map(self.holds, call.args))
+            case ast.Name(id="getattr"):
+                return any(named(argument, self.attributes) for argument in call.args[1:2])
+            case ast.Name(id=name):
+                return name in MAKERS or (name in PASSING and any(map(self.holds, call.args)))
             case ast.Attribute(value=ast.Name(id=module), attr=_) if module in SENTENCES:
                 return True
             case ast.Attribute(value=value, attr=attr):
+                given = [*call.args, *(keyword.value for keyword in call.keywords)]
                 return (
                     attr in MAKERS
                     or self.holds(value)
-                    or (attr == "join" and any(map(self.holds, call.args)))
+                    or (attr == "join" and any(map(self.holds, given)))
+                    or (attr == "format" and any(map(self.text_of, given)))
+                    or (attr in LOOKUPS and any(named(argument, KEYS) for argument in given[:1]))
                 )
         return False
+
+
+def named(node, names):
+    """Whether a node is one of these names as a constant, as in row["reason"]."""
+    return isinstance(node, ast.Constant) and node.value in names
 
 
 def assigned(node):
@@ -134,27 +189,39 @@ def assigned(node):
             return [(target, value)]
         case ast.For(target=target, iter=value) | ast.comprehension(target=target, iter=value):
             return [(target, value)]
+        case ast.Call(func=func, args=args):  # (lambda text: …)(reason), filter(lambda text: …, reasons)
+            functions = [f for f in (func, *args) if isinstance(f, ast.Lambda)]
+            names = [ast.Name(id=a.arg) for f in functions for a in f.args.args]
+            return [(name, value) for name in names for value in args if not isinstance(value, ast.Lambda)]
     return []
 
 
 def looks(node, prose):
     """Whether a node looks at the words of prose."""
     match node:
-        case ast.Compare(left=left, ops=ops, comparators=others):
+        case ast.Compare(left=left, comparators=others):
             sides = [left, *others]
-            return any(
-                isinstance(op, COMPARISONS) and (prose.holds(a) or prose.holds(b))
-                for op, a, b in zip(ops, sides, sides[1:], strict=False)
-            )
+            return not any(map(is_none, sides)) and any(map(prose.holds, sides))
         case ast.Match(subject=subject):
             return prose.holds(subject)
+        case ast.BinOp(left=left, op=ast.BitAnd(), right=right):
+            return prose.holds(left) or prose.holds(right)
+        case ast.Subscript(slice=key):  # a table of sentences
+            return prose.holds(key)
+        case ast.Attribute(value=value, attr=attr) if attr in SEARCHES:
+            return prose.holds(value)
         case ast.Call(func=ast.Attribute(value=value, attr=attr), args=args, keywords=keywords):
             given = [*args, *(k.value for k in keywords)]
-            searched = prose.holds(value) and (
-                attr in SEARCHES or (attr in ("split", "rsplit") and bool(given))
+            if prose.holds(value):
+                return attr in ("split", "rsplit") and bool(given)
+            return attr in MATCHES | LOOKUPS and any(
+                map(prose.holds, given[:1] if attr in LOOKUPS else given)
             )
-            return searched or (attr in MATCHES and any(map(prose.holds, given)))
     return False
+
+
+def is_none(node):
+    return isinstance(node, ast.Constant) and node.value is None
 
 
 def scopes(tree):
@@ -176,12 +243,34 @@ def scopes(tree):
     return [*functions, ast.Module(body=outside, type_ignores=[])]
 
 
+def passed(scope, prose, functions):
+    """The names of functions in this module with those of their parameters that are given prose here."""
+    for call in ast.walk(scope):
+        match call:
+            case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if name in functions:
+                parameters = [a.arg for a in functions[name].args.args if a.arg not in ("self", "cls")]
+                given = [
+                    *zip(parameters, call.args, strict=False),
+                    *((k.arg, k.value) for k in call.keywords),
+                ]
+                yield from ((name, parameter) for parameter, value in given if prose.holds(value))
+
+
 def violations(source):
     """Lines that look at prose."""
-    lines = set()
-    for scope in scopes(ast.parse(source)):
-        prose = Prose(scope)
-        lines |= {node.lineno for node in ast.walk(scope) if looks(node, prose)}
+    tree = ast.parse(source)
+    functions = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    inside = {
+        name: {n.name for n in ast.walk(f) if isinstance(n, ast.FunctionDef)} for name, f in functions.items()
+    }
+    given, before = set(), -1
+    while before != (before := len(given)):  # until no function is given more
+        lines = set()
+        for scope in scopes(tree):
+            own = inside.get(getattr(scope, "name", ""), ())
+            prose = Prose(scope, {parameter for name, parameter in given if name in own})
+            lines |= {node.lineno for node in ast.walk(scope) if looks(node, prose)}
+            given |= set(passed(scope, prose, functions))
     return sorted(lines)
 
 
@@ -218,6 +307,24 @@ try: f()\\nexcept OSError as e:\\n    said = " ".join(str(e).split())\\n    lost
 def f(trouble: ValueError):\\n    return "memory" in str(trouble)
 def f(trouble: OSError | None):\\n    return re.match("memory", str(trouble))
 if "rule" in str(warning.message): pass
+if v.reason is REASON or v.reason < "x": pass
+if row.get("reason") == "x" or d.get("next", "").startswith("Run"): pass
+if getattr(v, "reason") == "x": pass
+step = ACTIONS[v.next_step]
+step = ACTIONS.get(v.next_step)
+self.text = v.reason\\nif "x" in self.text: pass
+if any(map(v.reason.startswith, ("a", "b"))): pass
+if re.split("x", v.reason): pass
+if min(v.flags) == "a" or set(v.flags) & {"a"}: pass
+for text in filter(lambda line: "x" in line, v.flags): pass
+def g(text):\\n    return "x" in text\\ng(v.reason)
+def g(text):\\n    return h(line=text)\\ndef h(line):\\n    return line.startswith("x")\\ng(v.reason)
+def f(verdict):\\n    def g(line):\\n        return line.startswith("x")\\n    return g(verdict.reason)
+if describe(study) == "x": pass
+label, _, verdict = ax.get_title(loc="left").rpartition(": ")
+try: f()\\nexcept ValueError as e:\\n    text = "%s" % e\\n    if "memory" in text: pass
+try: f()\\nexcept ValueError as e:\\n    text = "{}".format(e)\\n    if "memory" in text: pass
+try: f()\\nexcept ValueError as e:\\n    if "memory" in traceback.format_exc(): pass
 if "parameterization" in problem and rows[0]["data"] not in known: pass
 """.strip().splitlines()
 
@@ -230,7 +337,8 @@ if not problems: raise InputError(*problems)
 short = " ".join(str(error).split())[:160]
 if isinstance(error, MemoryError) and error.errno == 2: pass
 raw.array.flags.writeable
-if name.startswith("dF by matrix"): pass
+if quantity in matrices: pass
+if v.reason is None: pass
 if len(error.problems) == 1: pass
 if str(path).endswith(".npy"): pass
 """.strip().splitlines()

@@ -20,7 +20,7 @@ import jax
 
 from denseam import __version__
 from denseam.analysis.statistics import slope
-from denseam.errors import refuse
+from denseam.errors import above_zero, refuse, whole
 from denseam.rules import Proportional
 from denseam.rules.cost import step_operations
 from denseam.rules.fields import logspace
@@ -141,13 +141,9 @@ def benchmark_mesh(
 
 
 def _check(features: Sequence[int], repeats: int, seconds: float) -> None:
-    problems = []
+    problems = [*whole(repeats=repeats), *above_zero(seconds=seconds)]
     if not features or min(features) < 16:
         problems.append("features must be whole numbers of at least 16")
-    if repeats < 1:
-        problems.append(f"repeats must be at least 1, got {repeats!r}")
-    if not seconds > 0:
-        problems.append(f"seconds must be above 0, got {seconds!r}")
     refuse(problems)
 
 

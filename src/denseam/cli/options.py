@@ -20,7 +20,7 @@ _METAVARS = {
     Kind.TEXT: "TEXT",
     Kind.WORDS: "NAMES",
     Kind.NUMBERS: "VALUES",
-    Kind.WHOLES: "SIZES",
+    Kind.WHOLES: "INTEGERS",
     Kind.SEEDS: "COUNT",
     Kind.OBJECT: "NAME",
 }
@@ -42,7 +42,8 @@ class Command(click.Command):
         groups: dict[str, list[tuple[str, str]]] = {
             name: [] for name in ("options", *(p.value for p in Part))
         }
-        for option in self.get_params(ctx):
+        options = self.get_params(ctx)
+        for option in options:
             record = option.get_help_record(ctx) if isinstance(option, click.Option) else None
             if record is not None:
                 heading = option.described.part.value if isinstance(option, Option) else "options"
@@ -51,10 +52,10 @@ class Command(click.Command):
             if records:
                 with formatter.section(heading.capitalize()):
                     formatter.write_dl(records)
-        if any(_METAVARS[Kind.NUMBERS] in record for record, _ in groups[Part.TRAINING.value]):
+        if any(isinstance(option, Option) and option.described.kind is Kind.NUMBERS for option in options):
             formatter.write_paragraph()
             formatter.write_text(
-                f"{_METAVARS[Kind.NUMBERS]}: {Kind.NUMBERS.value}; low:high:count is log-spaced."
+                f"{_METAVARS[Kind.NUMBERS]} are {Kind.NUMBERS.value}; low:high:count is log-spaced."
             )
 
 

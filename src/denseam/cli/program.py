@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from denseam.studies.cluster import Cluster
     from denseam.training.progress import Progress
 
-OK, FAILED, UNDECIDED, BAD_INPUT, INTERNAL, IO_ERROR, INTERRUPTED = 0, 1, 2, 64, 70, 74, 130
+OK, FAILED, UNDECIDED, BAD_INPUT, INTERNAL, IO_ERROR, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 64, 70, 74, 130, 141
 SCHEMA = 1
 T = TypeVar("T")
 
@@ -73,11 +73,20 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         _keep_programs()
         code = app.main(args=arguments, prog_name="denseam", standalone_mode=False, obj=chosen)
+        sys.stdout.flush()
         return code if isinstance(code, int) else OK
+    except (BrokenPipeError, SystemExit):  # click and rich exit with 1, the code of a verdict
+        return _reader_gone()
     except BaseException as error:
-        if chosen["debug"] and not isinstance(error, SystemExit):
+        if chosen["debug"]:
             traceback.print_exc()
         return _failed(error)
+
+
+def _reader_gone() -> int:
+    """Write nothing more to standard output, not even when Python ends; return the exit code."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return BROKEN_PIPE
 
 
 def _failed(error: BaseException) -> int:

@@ -158,7 +158,7 @@ class ReLU(Elementwise):
 
     def __init__(self, power: float = 1) -> None:
         if not (isinstance(power, int | float) and 1 <= power < math.inf):
-            raise InputError(f"power (p) must be a finite number of at least 1, got {power!r}")
+            raise InputError(f"power must be at least 1 and finite, got {power!r}")
         self.power = int(power) if power == int(power) else float(power)  # integer powers are products
 
     def potential(self, h: Vector) -> Vector:
@@ -172,6 +172,31 @@ class ReLU(Elementwise):
     def derivative(self, h: Vector) -> Vector:
         """Return C_p p relu(h)^(p−1), and 0 where h ≤ 0."""
         return relu_constant(self.power) * self.power * _rectified(h, self.power - 1)
+
+
+@register
+class Tanh(Elementwise):
+    """The bounded feature: G(x) = log cosh x, g(x) = tanh x."""
+
+    name: ClassVar[str] = "tanh"
+
+    def potential(self, h: Vector) -> Vector:
+        """Return log cosh h without computing cosh: |h| + log((1 + exp(−2|h|))/2)."""
+        a = jnp.abs(h)
+        # Near zero log cosh h = h²/2 − … is much smaller than |h| and log 2, which would cancel; there
+        # log1p(2 sinh²(h/2)) keeps all digits.
+        small = jnp.minimum(a, 1)
+        return jnp.where(
+            a < 1, jnp.log1p(2 * jnp.sinh(small / 2) ** 2), a + jnp.log1p(jnp.exp(-2 * a)) - math.log(2)
+        )
+
+    def activation(self, h: Vector) -> Vector:
+        """Return tanh h."""
+        return jnp.tanh(h)
+
+    def derivative(self, h: Vector) -> Vector:
+        """Return 1 − tanh² h."""
+        return 1 - jnp.tanh(h) ** 2
 
 
 @register
@@ -199,31 +224,6 @@ class Softmax(Lagrangian):
         """Return β (diag(σ) − σσᵀ) v."""
         S = self.activation(h)
         return self.beta * S * (v - jnp.sum(S * v, axis=-1, keepdims=True))
-
-
-@register
-class Tanh(Elementwise):
-    """The bounded feature: G(x) = log cosh x, g(x) = tanh x."""
-
-    name: ClassVar[str] = "tanh"
-
-    def potential(self, h: Vector) -> Vector:
-        """Return log cosh h without computing cosh: |h| + log((1 + exp(−2|h|))/2)."""
-        a = jnp.abs(h)
-        # Near zero log cosh h = h²/2 − … is much smaller than |h| and log 2, which would cancel; there
-        # log1p(2 sinh²(h/2)) keeps all digits.
-        small = jnp.minimum(a, 1)
-        return jnp.where(
-            a < 1, jnp.log1p(2 * jnp.sinh(small / 2) ** 2), a + jnp.log1p(jnp.exp(-2 * a)) - math.log(2)
-        )
-
-    def activation(self, h: Vector) -> Vector:
-        """Return tanh h."""
-        return jnp.tanh(h)
-
-    def derivative(self, h: Vector) -> Vector:
-        """Return 1 − tanh² h."""
-        return 1 - jnp.tanh(h) ** 2
 
 
 # The names people type: relu(power=2), softmax(beta=4).

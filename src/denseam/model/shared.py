@@ -17,7 +17,7 @@ MULTIPLIERS = ("s1", "s2", "s_b", "s_c")
 
 
 def check_shapes(W: Any, arrays: Mapping[str, Any]) -> None:
-    """Refuse arrays that do not fit to W; None stands for an array that is absent."""
+    """Refuse arrays that do not fit W; None stands for an array that is absent."""
     K, N = W.shape
     shapes = {"b": (K,), "c": (N,), "counts": (N,)}
     refuse(
@@ -47,13 +47,18 @@ def check_start(scales: Scales, activation: Any, features: Any, bias_init: str) 
         )
 
 
+def recall_problems(steps: int, tolerance: float, damping: float) -> Iterator[str]:
+    """Yield a problem for each number with which `DenseAM.recall` makes no sense."""
+    yield from whole(steps=steps)
+    if not tolerance >= 0:
+        yield f"tolerance must be at least 0, got {tolerance!r}"
+    if not 0 < damping <= 1:
+        yield f"damping must be above 0 and at most 1, got {damping!r}"
+
+
 def check_recall(x: Any, mask: Any, steps: int, tolerance: float, damping: float) -> None:
     """Refuse arguments with which `DenseAM.recall` makes no sense."""
-    problems = [*whole(steps=steps)]
-    if not tolerance >= 0:
-        problems.append(f"tolerance must be at least 0, got {tolerance!r}")
-    if not 0 < damping <= 1:
-        problems.append(f"damping must be above 0 and at most 1, got {damping!r}")
+    problems = [*recall_problems(steps, tolerance, damping)]
     shapes = (tuple(x.shape), tuple(x.shape[-1:]))
     if str(mask.dtype) not in ("bool", "torch.bool") or tuple(mask.shape) not in shapes:
         problems.append(f"clamp must be true or false for each feature of x {shapes[0]}, got {what(mask)}")

@@ -48,7 +48,7 @@ def draw_figure(
             for ax in row[len(panels) :]:
                 ax.set_visible(False)
             if columns >= 4:
-                _tighten(row, panels)
+                _tighten(row, panels, results)
         _share_ranges(pairs, len(figure.rows))
         _legends(drawn, pairs, below / height)
         for i, (line, colour) in enumerate(lines):
@@ -62,12 +62,11 @@ def _sentence(finding: Finding) -> str:
     return f"{verdict}: {finding.claim} Measured: {finding.measured}."
 
 
-def _tighten(row: Sequence[Any], panels: Sequence[Panel]) -> None:
+def _tighten(row: Sequence[Any], panels: Sequence[Panel], results: Results) -> None:
     """Make room in a row of narrow panels: the verdict on its own line, the label of the axis only once."""
     for i, (ax, panel) in enumerate(zip(row, panels, strict=False)):
         if isinstance(panel, Sweep):
-            label, _, verdict = ax.get_title(loc="left").rpartition(": ")
-            ax.set_title(f"{label}\n{verdict}", loc="left", fontweight="bold", fontsize=8)
+            ax.set_title(panel.title(results, "\n"), loc="left", fontweight="bold", fontsize=8)
             ax.set_ylabel("" if i else ax.get_ylabel())
 
 

@@ -39,8 +39,12 @@ class Sweep(Panel):
 
     def draw(self, ax: Any, results: Results) -> None:
         """Draw the panel, with the verdict in its title."""
-        v = results.verdict(self.setting)
-        sweep_panel(ax, results.rows(self.setting), v, f"{self.setting.label}: {v.status}")
+        rows, v = results.rows(self.setting), results.verdict(self.setting)
+        sweep_panel(ax, rows, v, self.title(results, ": "))
+
+    def title(self, results: Results, between: str) -> str:
+        """Return the label of the setting and the verdict on it."""
+        return f"{self.setting.label}{between}{results.verdict(self.setting).status}"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -160,8 +160,8 @@ PAPER: tuple[Figure, ...] = (
             ),
             claim("Without centring training is unstable at large size.", DoesNotTransfer(WIDE_RELU_PLAIN)),
         ),
-        remark="With b and c from N(0, 1), as the paper's text has it, centring does not help: a bias of its "
-        "own gives every neuron the same offset for all samples, which centring over neurons cannot remove.",
+        remark="With b and c from N(0, 1), as the paper's text has it, centring does not help: each neuron's "
+        "own bias gives it the same offset on all samples, which centring over neurons cannot remove.",
     ),
     Figure(
         name="anisotropic-relu",
@@ -360,7 +360,7 @@ PAPER: tuple[Figure, ...] = (
         ),
         remark="Three reasons. With N and P fixed, more memories fit the 256 samples ever more closely, and "
         "the best rate of ReLU with Adam moves with the loss that is reached; early in training it does not. "
-        "With p = 2 and SGD the largest memories run away from the others, the further the more there are "
+        "With p = 2 and SGD the largest memories outgrow the others, and more so the more memories there are "
         "(see largest-memories). With softmax, or p = 2 and Adam, K = 512 is too small a base.",
     ),
     Figure(
@@ -374,7 +374,8 @@ PAPER: tuple[Figure, ...] = (
                 (("", Agree(EXAMPLES, 200)), ("recall takes one step", Agree(EXAMPLES, 1))),
             ),
         ),
-        remark="The memory is trained to denoise in one step. Iterated, it goes on downhill in energy to "
-        "attractors. Many are the same digit at both sizes; where they are not, no correlation is left.",
+        remark="The memory is trained to denoise in one step. Further steps continue downhill in "
+        "energy to attractors. Many of these are the same digit at both sizes; where they are not, no "
+        "correlation is left.",
     ),
 )

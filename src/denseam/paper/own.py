@@ -98,7 +98,7 @@ OWN: tuple[Figure, ...] = (
             claim("Adam: with biases from zero the rate transfers.", Transfers(ADAM)),
             claim("Adam: with biases from N(0, 1) it does too.", Transfers(ADAM_NORMAL)),
         ),
-        remark="A bias of its own gives a neuron the same offset for all samples, so the centred Gram matrix "
+        remark="Each neuron's own bias gives it the same offset on all samples, so the centred Gram matrix "
         "keeps an eigenvalue of order K·B.",
     ),
     Figure(

@@ -35,7 +35,7 @@ class _Folder:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.skipped: list[str] = []
-        self.room = extras.MOST_PICTURES
+        self.room = extras.PICTURE_BYTES
         self.places = [root, *sorted(p for p in root.iterdir() if p.is_dir() and not p.name.startswith("."))]
 
     def document(self, axis: str | None, aim: int | None) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from denseam.workflow import recipe, target
 _REDRAWN = {"transfer", "tuned", "training"}
 RECALLED = "recalled.npz"
 #: Maximum size of all pictures in a page, in bytes.
-MOST_PICTURES = 2 << 20
+PICTURE_BYTES = 2 << 20
 _MOST_POINTS = 64
 _PNG = b"\x89PNG\r\n\x1a\n"
 

@@ -223,17 +223,12 @@ def _probes(rows: Sequence[Row], axis: str, scales: list[int], values: list[floa
         return None
     first = {r["scale"]: r["probe_steps"] for r in reversed(probed)}
     steps = [[int(step) for step in first.get(scale, ())] for scale in scales]
-    per_value = len(names) * sum(map(len, steps))
-    most = max(1, MOST_PROBED // max(1, per_value))
-    with_probes = [x for x in values if any(r[axis] == x for r in probed)]
-    shown = [with_probes[round(i)] for i in np.linspace(0, len(with_probes) - 1, min(most, len(with_probes)))]
-    groups: dict[tuple[float, int], list[Row]] = {}
+    most = MOST_PROBED // max(1, len(names) * sum(map(len, steps)))
+    with_probes = {r[axis] for r in probed}
+    shown = _spread([x for x in values if x in with_probes], max(1, most))
+    places: dict[tuple[float, int], list[Row]] = {}
     for r in probed:
-        groups.setdefault((r[axis], r["scale"]), []).append(r)
-
-    def sizes(name: str, value: float, scale: int) -> list[float | None]:
-        column = PROBE_COLUMNS[name]
-        return _means([r[column] for r in groups.get((value, scale), []) if r.get(column)])
+        places.setdefault((r[axis], r["scale"]), []).append(r)
 
     return {
         "values": shown,
@@ -243,11 +238,22 @@ def _probes(rows: Sequence[Row], axis: str, scales: list[int], values: list[floa
                 "name": name,
                 "symbol": QUANTITIES[name].symbol,
                 "meaning": QUANTITIES[name].meaning,
-                "sizes": [[sizes(name, x, s) for s in scales] for x in shown],
+                "sizes": [[_sizes(places.get((x, s), []), name) for s in scales] for x in shown],
             }
             for name in names
         ],
     }
+
+
+def _sizes(rows: Sequence[Row], name: str) -> list[float | None]:
+    """Return the means of a quantity at each step over the runs that measured it."""
+    column = PROBE_COLUMNS[name]
+    return _means([r[column] for r in rows if r.get(column)])
+
+
+def _spread(values: list[float], most: int) -> list[float]:
+    """Return at most this many of the values, evenly spread, with the first and the last."""
+    return [values[round(i)] for i in np.linspace(0, len(values) - 1, min(most, len(values)))]
 
 
 def _means(measured: Sequence[Sequence[float]]) -> list[float | None]:

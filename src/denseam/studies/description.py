@@ -108,7 +108,8 @@ class Description:
         "prescription", key=_NEVER,
     )  # fmt: skip
     precision: str = parameter(
-        Part.TRAINING, Kind.CHOICE, "Of matrix products: float32, float64; on a GPU also tf32, bf16.",
+        Part.TRAINING, Kind.CHOICE,
+        "Precision of matrix products: float32 or float64; on a GPU also tf32 or bf16.",
         "float32", choices=PRECISIONS, key=_ALWAYS,
     )  # fmt: skip
     axes: Mapping[str, Any] = dataclasses.field(default_factory=dict)

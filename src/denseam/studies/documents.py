@@ -40,17 +40,9 @@ def from_document(document: Mapping[str, Any], defaults: Mapping[str, Regime] | 
     defaults
         For each regime by name, the sizes that the document leaves out.
     """
-    values = _flat(document)
-    problems = [unknown("key", key, DOCUMENT) for key in values if key not in (*DOCUMENT, *TABLES)]
-    problems += [f"{key} is needed" for key in _REQUIRED if key not in values]
-    for key, value in values.items():
-        if key in DOCUMENT and not (key == "regime" and isinstance(value, Proportional | MemoriesOnly)):
-            with collecting(problems):
-                DOCUMENT[key].read(value)
-    if "activation" in values:
-        with collecting(problems):
-            lagrangian_of(_activation(values), values.get("power"))
-    refuse(problems)
+    values = flat(document)
+    missing = [f"{key} is needed" for key in _REQUIRED if key not in values]
+    refuse([*missing, *problems_of(values)])
     regime, preparation, activation, rule = together(
         lambda: _regime(values, defaults),
         lambda: preparation_from(values),
@@ -66,33 +58,54 @@ def from_document(document: Mapping[str, Any], defaults: Mapping[str, Regime] | 
     return Study(**{**fields, "eta0": axes.pop("eta0"), "axes": axes})
 
 
+def problems_of(values: Mapping[str, Any]) -> list[str]:
+    """Return a message for each unknown key and each invalid value of a flat document, taken by itself."""
+    problems = [unknown("key", key, DOCUMENT) for key in values if key not in (*DOCUMENT, *TABLES)]
+    for key, value in values.items():
+        if key in DOCUMENT and not (key == "regime" and isinstance(value, Proportional | MemoriesOnly)):
+            with collecting(problems):
+                DOCUMENT[key].read(value)
+    if "activation" in values:
+        with collecting(problems):
+            lagrangian_of(_activation(values), values.get("power"))
+    return problems
+
+
 #: Keys without which there is no study; those of a regime are needed in that regime.
 _REQUIRED = tuple(p.document for p in (*parameters(Description).values(), AXES["eta0"]) if p.required)
 
 
-def _flat(document: Mapping[str, Any]) -> dict[str, Any]:
+def flat(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return a document without nesting, unset keys and opposites of flags."""
-    values = {key: value for key, value in document.items() if value is not None}
+    values = _set_keys(document)
     for off, key in OPPOSITES.items():
         if not isinstance(is_off := values.pop(off, False), bool):
             raise InputError(f"{off} must be {Kind.FLAG.value}, got {is_off!r}")
         if is_off:
             values.setdefault(key, False)
-    axes = values.pop("axes", {})
-    if not isinstance(axes, Mapping):
-        raise InputError(f"axes must be a table of name = values, got {axes!r}")
-    problems = [unknown("axis", axis, AXES) for axis in axes if axis not in AXES]
-    if "eta0" in axes and "eta0" in values:
-        problems.append("eta0 is given twice: by itself and in axes")
-    refuse(problems)
     # Documents of earlier versions nest the regime and the preparation.
     for table in ("regime", "preparation"):
         if isinstance(values.get(table), Mapping):
             nested = dict(values.pop(table))
             if table == "regime":
                 nested["regime"] = nested.pop("name")
-            values = {key: value for key, value in nested.items() if value is not None} | values
-    return values | {AXES[axis].document: axis_values for axis, axis_values in axes.items()}
+            values = _set_keys(nested) | values
+    return values | _axes(values.pop("axes", {}), values)
+
+
+def _set_keys(table: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in table.items() if value is not None}
+
+
+def _axes(axes: Any, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the table of axes by the keys of documents."""
+    if not isinstance(axes, Mapping):
+        raise InputError(f"axes must be a table of name = values, got {axes!r}")
+    problems = [unknown("axis", axis, AXES) for axis in axes if axis not in AXES]
+    if "eta0" in axes and "eta0" in values:
+        problems.append("eta0 is given twice: by itself and in axes")
+    refuse(problems)
+    return {AXES[axis].document: axis_values for axis, axis_values in axes.items()}
 
 
 def _regime(values: Mapping[str, Any], defaults: Mapping[str, Regime] | None) -> Regime:

@@ -35,7 +35,7 @@ class ExecutorLost(ConnectionError):
     """The executor died with shards under way."""
 
     def __init__(self, what: str) -> None:
-        super().__init__(f"{what}; run the same again to resume")
+        super().__init__(f"{what}; run the same command again to resume")
 
 
 @dataclasses.dataclass(frozen=True)

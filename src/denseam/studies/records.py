@@ -55,10 +55,18 @@ COLUMNS: Mapping[str, str] = {
     **dict.fromkeys(OPTIONAL, "l"),
 }  # fmt: skip
 
-#: The value of a column that a shard lacks: runs that are older than a field have its default.
-LATER: Mapping[str, object] = {name: p.default for name, p in {**SETTINGS, **AXES}.items()}
-
 Row = dict[str, Any]
+
+
+def _cell(described: Parameter, value: Any) -> Any:
+    """Return the value of a field as its column holds it: a flag is 'yes' or 'no'."""
+    if described.kind is Kind.FLAG and value is not None:
+        return "yes" if value else "no"
+    return value
+
+
+#: The value of a column that a shard lacks: runs that are older than a field have its default.
+LATER: Mapping[str, object] = {name: _cell(p, p.default) for name, p in {**SETTINGS, **AXES}.items()}
 
 
 class Records(Sequence[Row]):
@@ -127,9 +135,7 @@ def row(study: Study, outcome: Outcome) -> Row:
 
 def _settings(study: Study) -> Row:
     """Return the columns that all runs of a study share: its fields, with names for objects."""
-    plain = {name: getattr(study, name) for name in SETTINGS}
-    plain |= {name: "yes" if plain[name] else "no" for name, p in SETTINGS.items() if p.kind is Kind.FLAG}
-    return plain | {
+    return {name: _cell(p, getattr(study, name)) for name, p in SETTINGS.items()} | {
         "activation": study.lagrangian.name,
         "power": float(getattr(study.lagrangian, "power", 1)),
         "regime": study.regime.name,

@@ -104,8 +104,7 @@ def run_specs(
     """Do what `run_studies` does for chosen runs of each study."""
     progress, began = progress or Progress(), time.perf_counter()
     if executor is None:
-        for study, _ in requested:
-            check_precision(study.precision, platform_of((devices or jax.devices())[0]))
+        _check_precisions(requested, devices)
     else:
         _check_executor(executor, out, devices=devices, workers=workers)
     store = None if out is None else Store(out)
@@ -124,13 +123,17 @@ def run_specs(
             rows = _train_here(todo, store, **options)
     finally:
         progress.sweep_ends()
-    records = Records(rows)
-    if store is not None:
-        everything = store.read()
-        records = Records([record for record in everything if record["key"] in keys], everything.skipped)
+    records = Records(rows) if store is None else _requested(store, keys)
     diverged = sum(record["status"] == "diverged" for record in records)
     seconds = time.perf_counter() - began
     return Summary(len(keys), len(keys & present), diverged, seconds, records, tuple(set_aside))
+
+
+def _check_precisions(requested: RunsOfStudies, devices: Sequence[Any] | None) -> None:
+    """Refuse a precision that the devices do not have."""
+    platform = platform_of((devices or jax.devices())[0])
+    for study, _ in requested:
+        check_precision(study.precision, platform)
 
 
 def _check_executor(executor: Executor, out: str | os.PathLike[str] | None, **own: Any) -> None:
@@ -151,6 +154,12 @@ def _prepare(store: Store, requested: RunsOfStudies) -> set[str]:
     for study, _ in requested:
         store.write_study(study.id, to_document(study))
     return store.keys()
+
+
+def _requested(store: Store, keys: set[str]) -> Records:
+    """Return the records of the runs with these keys."""
+    records = store.read()
+    return Records([record for record in records if record["key"] in keys], records.skipped)
 
 
 def _train_here(todo: RunsOfStudies, store: Store | None, **options: Any) -> list[Row]:

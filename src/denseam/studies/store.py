@@ -145,8 +145,9 @@ def _parquet_rows(content: bytes, columns: list[str]) -> list[Row]:
 
 
 def _json_rows(content: bytes, columns: list[str]) -> list[Row]:
+    later = {c: LATER.get(c) for c in columns if c not in OPTIONAL}
     rows = json.loads(content)["rows"]
-    return [_unplain({c: row.get(c) for c in columns if c in row or c not in OPTIONAL}) for row in rows]
+    return [later | _unplain({c: row[c] for c in columns if c in row}) for row in rows]
 
 
 def write_csv(records: Records, file: Any) -> None:

@@ -57,9 +57,10 @@ class Study(Description):
     optimizer
         'sgd' or 'adam'.
     scales
-        The sizes to compare: N in the proportional regime, K where only the memories grow. Rising.
+        The sizes to compare, in increasing order: N in the proportional regime, K where only the memories
+        grow.
     eta0
-        The learning rates to try. Rising.
+        The learning rates to try, in increasing order.
     regime
         `Proportional(κ, ρ, β)` or `MemoriesOnly(N, P, B)`.
     seeds

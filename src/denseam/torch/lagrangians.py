@@ -69,7 +69,7 @@ class ReLU(Elementwise):
 
     def __post_init__(self) -> None:
         if not (isinstance(self.power, int | float) and 1 <= self.power < math.inf):
-            raise InputError(f"power (p) must be a finite number of at least 1, got {self.power!r}")
+            raise InputError(f"power must be at least 1 and finite, got {self.power!r}")
         if self.power == int(self.power):
             object.__setattr__(self, "power", int(self.power))
 

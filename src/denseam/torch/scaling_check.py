@@ -17,10 +17,11 @@ from torch.optim import Optimizer
 
 from denseam import __version__
 from denseam.analysis.coordinates.judge import Check
-from denseam.analysis.coordinates.of_model import judge_runs, steps_to_measure
-from denseam.errors import InputError
+from denseam.analysis.coordinates.of_model import change_by, judge_runs, steps_to_measure
+from denseam.errors import InputError, refuse, whole
 from denseam.rules import Regime, Shape
 from denseam.rules.regimes import DEFAULT_REGIME
+from denseam.studies.description import AXES
 from denseam.studies.records import COLUMNS, OPTIONAL, Records, Row
 from denseam.torch.model import generator
 from denseam.training.divergence import Ending, ending
@@ -64,11 +65,13 @@ def check(
     """
     measured = steps_to_measure(scales, seeds, steps)
     runs: dict[tuple[int, int], list[dict[str, float]]] = {}
+    matrices: set[str] = set()
     for scale, seed in itertools.product(scales, range(seeds)):
         shape = regime.shape(scale)
         module = model(shape, seed).to(device)
+        matrices |= {change_by(label, p) for label, p in module.named_parameters() if p.ndim > 1}
         runs[scale, seed] = _run(module, optimizer(module, shape), shape, seed, measured, noise, activations)
-    return judge_runs(runs, measured, scales, seeds, regime, name)
+    return judge_runs(runs, measured, scales, seeds, regime, name, matrices)
 
 
 def sweep(
@@ -88,8 +91,7 @@ def sweep(
 
     `optimizer` is called with the model, its shape and η0. A run that diverges is a record like any other.
     """
-    if epochs < 1:
-        raise InputError(f"epochs must be at least 1, got {epochs!r}")
+    refuse(whole(epochs=epochs))
     rows: list[Row] = []
     for scale, seed, rate in itertools.product(scales, range(seeds), eta0):
         shape = regime.shape(scale)
@@ -192,6 +194,7 @@ def _row(
     study_id = hashlib.sha256(f"{name} {regime} {epochs} {noise}".encode()).hexdigest()[:12]
     key = hashlib.sha256(f"{study_id} {shape} {seed} {eta0!r}".encode()).hexdigest()[:32]
     row: Row = {c: ("" if kind == "s" else 0 if kind == "i" else math.nan) for c, kind in COLUMNS.items()}
+    row |= {axis: p.default for axis, p in AXES.items()}
     row |= {
         "key": key, "study": name, "study_id": study_id, "scale": scale, "features": shape.N,
         "memories": shape.K, "samples": shape.P, "batch": shape.B, "seed": seed, "eta0": float(eta0),
@@ -200,10 +203,6 @@ def _row(
         "data": "isotropic", "epochs": epochs, "noise": noise, "swept": "eta0", "device": "torch",
         "version": __version__, "loss": losses,
     }  # fmt: skip
-    for axis in ("eta_b_ratio", "eta_c_ratio", "s1_0", "s2_0", "beta"):
-        row[axis] = 1.0
-    for axis in ("momentum", "beta1", "beta2", "epsilon", "power"):
-        row[axis] = 0.0
     return {k: v for k, v in row.items() if k not in OPTIONAL}
 
 
@@ -261,7 +260,7 @@ def _measured_step(
             return moved
 
         part = jvp(outputs, (before[name],), (change,))[1]
-        sizes[f"dF by {'matrix' if p.ndim > 1 else 'vector'} {name}"] = _rms(part)
+        sizes[change_by(name, p)] = _rms(part)
         if p.grad is not None:
             sizes[f"gradient of {name}"] = _rms(p.grad)
     return sizes

@@ -31,15 +31,15 @@ from denseam.errors import InputError, refuse
 from denseam.model.dense_am import Parameters
 from denseam.rules import Shape
 
-AXES = ("memories", "batch")
+MESH_AXES = ("memories", "batch")
 
 
 def parse_mesh(text: str) -> dict[str, int]:
     """Read ``memories=4,batch=2``; an axis that is left out has length 1."""
-    sizes = dict.fromkeys(AXES, 1)
+    sizes = dict.fromkeys(MESH_AXES, 1)
     for part in text.split(","):
         axis = re.fullmatch(r"\s*(\w+)\s*=\s*(\d+)\s*", part)
-        if not axis or axis[1] not in AXES or int(axis[2]) < 1:
+        if not axis or axis[1] not in MESH_AXES or int(axis[2]) < 1:
             raise InputError(f"mesh must be as in memories=4,batch=2, got {text!r}")
         sizes[axis[1]] = int(axis[2])
     return sizes
@@ -47,7 +47,7 @@ def parse_mesh(text: str) -> dict[str, int]:
 
 def make_mesh(sizes: Mapping[str, int], shape: Shape, devices: Sequence[Any] | None = None) -> Mesh:
     """Return a mesh for a model; refuse one that does not divide its shape or needs more devices."""
-    M, D = (sizes.get(axis, 1) for axis in AXES)
+    M, D = (sizes.get(axis, 1) for axis in MESH_AXES)
     devices = list(devices if devices is not None else jax.devices())
     problems = []
     if shape.K % M:
@@ -60,7 +60,7 @@ def make_mesh(sizes: Mapping[str, int], shape: Shape, devices: Sequence[Any] | N
         )
     refuse(problems)
     grid = np.array(devices[: M * D]).reshape(M, D)
-    return Mesh(grid, AXES, axis_types=(AxisType.Auto,) * 2)
+    return Mesh(grid, MESH_AXES, axis_types=(AxisType.Auto,) * 2)
 
 
 def check_mesh_of_processes(mesh: Mesh | None) -> None:
@@ -109,7 +109,7 @@ class Placement:
         return NamedSharding(self.mesh, PartitionSpec(*axes))  # type: ignore[no-untyped-call]
 
 
-def whole(value: Any) -> np.ndarray[Any, Any]:
+def gathered(value: Any) -> np.ndarray[Any, Any]:
     """Return all of an array that is distributed over devices, on every process."""
     if isinstance(value, jax.Array) and not value.is_fully_addressable:
         if value.is_fully_replicated:

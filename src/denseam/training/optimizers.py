@@ -8,7 +8,6 @@ many of them can be one tensor program and a new value needs no compilation. It 
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -18,7 +17,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import ArrayLike
 
-from denseam.errors import InputError, refuse
+from denseam.errors import InputError, at_least_zero, below_one, refuse, whole
 from denseam.model.dense_am import Parameters
 from denseam.rules import Scales
 from denseam.rules.table import OptimizerName
@@ -83,8 +82,8 @@ class Optimizer(eqx.Module):
 def sgd(scales: Scales, *, momentum: float | None = None, schedule: Schedule | None = None) -> Optimizer:
     """Return SGD, ``Δθ = −η_θ ∇_θ L``, with heavy-ball momentum if given."""
     _made_for(scales, "sgd")
-    if momentum is not None and not 0 <= momentum < 1:
-        raise InputError(f"momentum must be at least 0 and below 1, got {momentum!r}")
+    if momentum is not None:
+        refuse(below_one(momentum=momentum))
     return Optimizer("sgd", _rates(scales), momentum=momentum, schedule=schedule)
 
 
@@ -98,7 +97,7 @@ def adam(
 ) -> Optimizer:
     """Return Adam, ``Δθ = −η_θ M̂/(√V̂ + ε_θ)`` (eq. adam-update)."""
     _made_for(scales, "adam")
-    _check_adam(beta1, beta2, epsilon)
+    refuse([*below_one(beta1=beta1, beta2=beta2), *at_least_zero(epsilon=epsilon)])
     factors = (scales.epsilon_W, scales.epsilon_b, scales.epsilon_c)
     epsilons = Parameters(*(epsilon * factor for factor in factors))  # type: ignore[arg-type]
     return Optimizer("adam", _rates(scales), beta1=beta1, beta2=beta2, epsilon=epsilons, schedule=schedule)
@@ -114,8 +113,7 @@ def adamw(
     schedule: Schedule | None = None,
 ) -> Optimizer:
     """Return AdamW, ``ΔW = −η_W (M̂/(√V̂ + ε_W) + λ_W W)``; the biases are not decayed."""
-    if not 0 <= decay < math.inf:
-        raise InputError(f"decay must be at least 0 and finite, got {decay!r}")
+    refuse(at_least_zero(decay=decay))
     plain = adam(scales, beta1=beta1, beta2=beta2, epsilon=epsilon, schedule=schedule)
     return dataclasses.replace(plain, kind="adamw", decay=decay * scales.decay_W)
 
@@ -145,8 +143,7 @@ def effective_learning_rates(optimizer: Optimizer, step: int = 0) -> dict[str, f
     The optimizer is run on a constant gradient beside a copy of itself with rates 1 and no schedule;
     the ratio of their updates is the effect of the learning rates, the schedule and the wrapping.
     """
-    if not isinstance(step, int) or step < 0:
-        raise InputError(f"step must be a whole number of at least 0, got {step!r}")
+    refuse(whole(0, step=step))
     probe = Parameters(jnp.ones((1, 1)), jnp.ones(1), jnp.ones(1))
     bare = dataclasses.replace(optimizer, rates=Parameters(1.0, 1.0, 1.0), schedule=None)  # type: ignore[arg-type]
 
@@ -172,11 +169,3 @@ def _made_for(scales: Scales, optimizer: OptimizerName) -> None:
             f"scales were made for {scales.optimizer!r}, not for {optimizer!r}: "
             "their learning rates follow another rule"
         )
-
-
-def _check_adam(beta1: float, beta2: float, epsilon: float) -> None:
-    refuse(
-        f"{name} must be at least 0 and below {'1' if top == 1 else 'infinity'}, got {value!r}"
-        for name, value, top in (("beta1", beta1, 1), ("beta2", beta2, 1), ("epsilon", epsilon, math.inf))
-        if not 0 <= value < top
-    )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from denseam.errors import InputError, listed, refuse
+from denseam.errors import listed, refuse, whole
 
 
 class Quantity(NamedTuple):
@@ -125,8 +125,7 @@ def _applies(name: str, family: str, optimizer: str, momentum: bool) -> bool:
 
 def log_spaced(steps: int, most: int | None = None) -> tuple[int, ...]:
     """Return the steps 0, 1, 2, 4, 8, … below `steps`, thinned to `most` of them."""
-    if steps < 1:
-        raise InputError(f"steps must be at least 1, got {steps!r}")
+    refuse(whole(steps=steps))
     powers = [0, *(2**k for k in range(steps.bit_length()) if 2**k < steps)]
     if most is None or len(powers) <= most:
         return tuple(powers)

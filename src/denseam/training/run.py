@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +12,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, ArrayLike, Float
 
-from denseam.errors import refuse
+from denseam.errors import at_least_zero, refuse, whole
 from denseam.model.dense_am import DenseAM, Parameters
 from denseam.training.batches import Batches, draw_batches, noisy_batch
 from denseam.training.divergence import EndStatus, ending, infinite_once_blown
@@ -201,10 +200,7 @@ def _checked(
         problems.append(
             f"optimizer must come from sgd, adam, adamw or scaled, got {type(optimizer).__name__}"
         )
-    if isinstance(epochs, bool) or not isinstance(epochs, int) or epochs < 1:
-        problems.append(f"epochs must be a whole number of at least 1, got {epochs!r}")
-    if not 0 <= noise < math.inf:
-        problems.append(f"noise must be at least 0 and finite, got {noise!r}")
+    problems += [*whole(epochs=epochs), *at_least_zero(noise=noise)]
     B = batch if batch is not None else (model.scales.shape.B if model.scales else None)
     if B is None:
         problems.append("batch (B) must be given: the model's scales have none")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,9 @@ from jaxtyping import Bool, Float
 from denseam.data.encoder import Encoder
 from denseam.data.readers import Raw
 from denseam.data.reductions import Projection
-from denseam.errors import InputError, refuse
+from denseam.errors import InputError, at_least_zero, refuse
 from denseam.files import ALONE, Writers
-from denseam.model import checkpoint
+from denseam.model import checkpoint, shared
 from denseam.model.dense_am import DenseAM
 
 #: Maximum number of steps of recall by default. The memory is trained to denoise in one step; many steps lead
@@ -182,7 +182,7 @@ class Memory:
             The seed of the noise.
         """
         levels = [noise] if isinstance(noise, int | float) else list(noise)
-        refuse(f"noise must be at least 0 and finite, got {v!r}" for v in levels if not 0 <= v < np.inf)
+        refuse(recall_problems(levels, steps, tolerance, damping))
         clean = self.encode(x)
         held = None if known is None else self.clamp(known, len(clean))
         results = []
@@ -204,8 +204,7 @@ class Memory:
         damping: float = 1.0,
     ) -> Recalled:
         """Recall from `start`, and compare with `clean`; both as the memory sees them."""
-        if not isinstance(steps, int) or steps < 1:
-            raise InputError(f"steps must be a whole number of at least 1, got {steps!r}")
+        refuse(recall_problems([level], steps, tolerance, damping))
         clean, start = (np.asarray(v, self.model.W.dtype) for v in (clean, start))
         size = max(1, PIECE_BYTES // (4 * (4 * self.model.K + steps)))
         free = np.ones(clean.shape, bool) if held is None else ~held
@@ -239,6 +238,15 @@ class Memory:
         return Recalled(
             self, level, clean, start, once, state, energies, errors, cosines / len(clean), taken, rests, held
         )
+
+
+def recall_problems(
+    noise: Sequence[float], steps: int = STEPS, tolerance: float = 0.0, damping: float = 1.0
+) -> Iterator[str]:
+    """Yield a problem for each number with which `Memory.recall` makes no sense."""
+    for level in noise:
+        yield from at_least_zero(noise=level)
+    yield from shared.recall_problems(steps, tolerance, damping)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -12,8 +12,8 @@ import numpy as np
 
 from denseam.data.arrays import held_out
 from denseam.data.readers import Raw, read
-from denseam.errors import InputError
-from denseam.workflow.memory import Memory, Recalled
+from denseam.errors import InputError, collecting, refuse, whole
+from denseam.workflow.memory import Memory, Recalled, recall_problems
 
 SIDES = ("top", "bottom", "left", "right")
 
@@ -51,12 +51,17 @@ def recall_file(
     options
         As in `Memory.recall`.
     """
+    problems = [*recall_problems(noise, **options)]
+    if samples is not None:
+        problems += whole(samples=samples)
+    if mask is not None and hide is not None:
+        problems.append("mask and hide mean the same; give only one of them")
     if out is not None:
-        check_target(out)
+        with collecting(problems):
+            check_target(out)
+    refuse(problems)
     memory = Memory.load(checkpoint)
     raw = chosen_samples(memory, data, heldout=heldout, samples=samples)
-    if mask is not None and hide is not None:
-        raise InputError("mask and hide mean the same; give only one of them")
     known = None
     if mask is not None:
         known = _mask(mask)
@@ -83,8 +88,8 @@ def chosen_samples(
     file; None takes them if they are known, and all samples otherwise.
     """
     raw = read(data)
-    if samples is not None and samples < 1:
-        raise InputError(f"samples must be a whole number of at least 1, got {samples!r}")
+    if samples is not None:
+        refuse(whole(samples=samples))
     which: Any = np.arange(raw.samples)
     e = memory.encoder
     own = e is not None and e.digest.startswith(raw.digest)

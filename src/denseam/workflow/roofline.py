@@ -23,7 +23,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from denseam.errors import InputError
+from denseam.errors import InputError, refuse, whole
 from denseam.rules import Shape
 from denseam.rules.cost import step_operations
 
@@ -174,8 +174,7 @@ def estimate(
 def best_mesh(shape: Shape, optimizer: str, where: Device, devices: int) -> list[Estimate]:
     """Return the meshes of `devices` that divide K and B: those that fit first, the fastest first."""
     assert shape.B is not None
-    if devices < 1:
-        raise InputError(f"devices must be a whole number of at least 1, got {devices!r}")
+    refuse(whole(devices=devices))
     meshes = [
         estimate(shape, optimizer, where, m, devices // m)
         for m in range(1, devices + 1)

@@ -42,7 +42,7 @@ from denseam.training.batches import mean_square, noise_keys, sample_order
 from denseam.training.devices import check_precision, dtype_of, numbers, platform_of, products
 from denseam.training.divergence import ending
 from denseam.training.gradient import Columns
-from denseam.training.mesh import Placement, check_mesh_of_processes, make_mesh, parse_mesh, whole
+from denseam.training.mesh import Placement, check_mesh_of_processes, gathered, make_mesh, parse_mesh
 from denseam.training.optimizers import Optimizer
 from denseam.training.places import OneDevice, OnMesh, named
 from denseam.training.processes import as_the_first_says, check_folder, writers
@@ -244,7 +244,7 @@ class _Training:
             for first, segment in self._segments(at.step, frame):
                 at, error = self._advance(at, frame, optimizer, segment)
                 self.losses[first : at.step] = error
-                self.squares[first : at.step] = whole(mean_square(segment.Y))
+                self.squares[first : at.step] = gathered(mean_square(segment.Y))
                 self.progress.training_advanced(at.step, float(np.mean(error)))
                 alive = bool(np.isfinite(error).all())
                 if not alive:
@@ -325,7 +325,7 @@ class _Training:
     ) -> tuple[_State, Float[np.ndarray, " T"]]:
         with products(self.study.precision):
             parameters, state, error = self.on.advance(at.parameters, at.optimizer, frame, optimizer, segment)
-        return _State(parameters, state, at.step + len(error)), whole(error).astype(np.float64)
+        return _State(parameters, state, at.step + len(error)), gathered(error).astype(np.float64)
 
     def _initial(self, frame: DenseAM) -> float:
         """Return the MSE of the untrained model on the last epoch's batches.
@@ -335,7 +335,7 @@ class _Training:
         model, errors = frame.with_parameters(self.on.untrained()), []
         for _, segment in self._segments(self.steps - self.per_epoch, frame):
             with products(self.study.precision):
-                errors.append(whole(_evaluate(model, segment)))
+                errors.append(gathered(_evaluate(model, segment)))
         return float(np.mean(np.concatenate(errors)))
 
     def _heldout(self, model: DenseAM) -> float | None:
@@ -355,7 +355,7 @@ class _Training:
             G = model.features.activation(Y + self.noise * drawn[piece])
             with products(self.study.precision):
                 columns = self.on.share(Columns(G.T[None], Y.T[None]))
-                total += float(whole(_evaluate(model, columns))[0])
+                total += float(gathered(_evaluate(model, columns))[0])
         return total / n
 
     def _epoch_ended(self, epochs: int) -> None:

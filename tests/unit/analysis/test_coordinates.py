@@ -178,10 +178,11 @@ def test_records_can_be_judged_again_without_training(tmp_path):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"seeds": 1}, "seeds must be at least 2"),
-        ({"scales": (64,)}, "scales must be at least 2"),
+        ({"seeds": 1}, "seeds must be two or more"),
+        ({"scales": (64,)}, "scales must be two or more"),
         ({"steps": 0}, "steps must be a whole number"),
         ({"parameterization": "mup"}, "parameterization must be"),
+        ({"steps": 0, "noise": -1, "kappa": -1}, "steps must be .*noise must be .*kappa must be"),
     ],
 )
 def test_bad_input_is_refused(options, words):

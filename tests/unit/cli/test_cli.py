@@ -1,5 +1,6 @@
 import contextlib
 import json
+import os
 import subprocess
 from pathlib import Path
 
@@ -275,8 +276,8 @@ def test_ctrl_c_stops_with_130_and_keeps_what_is_finished(tmp_path):
         ("sweep --activation relu --optimizer sgd --scales 16 --eta0 0.1 --parameterization s2=M --out x",
          ["product of powers"]),
         ("check --activation relu", ["optimizer is needed"]),
-        ("check --activation relu --optimizer sgd --seeds 1", ["seeds must be at least 2"]),
-        ("check --activation relu --optimizer sgd --scales 64", ["scales must be at least 2"]),
+        ("check --activation relu --optimizer sgd --seeds 1", ["seeds must be two or more"]),
+        ("check --activation relu --optimizer sgd --scales 64", ["scales must be two or more"]),
         ("check --activation relu --optimizer sgd --features 16", ["features does not belong to the regime"]),
         ("check --activation relu --optimizer sgd --regime wide", ["regime must be"]),
         ("check nowhere", ["nowhere"]),
@@ -408,3 +409,23 @@ def test_figure_draw_only_says_what_is_missing(tmp_path, inside):
     assert document["files"] == []
     assert document["missing"]["horizon"] > 0
     assert "runs are missing" in found.stderr
+
+
+def test_debug_adds_a_traceback(inside, tmp_path):
+    plain, debugged = inside("export", tmp_path), inside("--debug", "export", tmp_path)
+    assert (plain.returncode, debugged.returncode) == (64, 64)
+    assert plain.stderr.count("\n") == 1
+    assert debugged.stderr.startswith("Traceback (most recent call last):")
+    assert debugged.stderr.endswith(plain.stderr)
+
+
+@pytest.mark.parametrize(
+    "arguments", ["--help", "prescribe --activation relu --optimizer sgd --features 8 --memories 8"]
+)
+def test_a_reader_that_leaves_is_not_a_verdict(arguments):
+    """As with `denseam … | head`: exit code 1 would say that a hyperparameter drifts."""
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run([PROGRAM, *arguments.split()], stdout=write, stderr=subprocess.PIPE, text=True)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (141, "")

@@ -1,7 +1,7 @@
 """Make the baseline beside this file, with the code of a commit that is to be compared with later ones.
 
     git clone . /tmp/base && cd /tmp/base && git checkout COMMIT
-    PYTHONPATH=/tmp/base/src python tests/compatibility/make_baseline.py tests/compatibility/COMMIT
+    PYTHONPATH=/tmp/base/src python tests/unit/compatibility/make_baseline.py tests/unit/compatibility/COMMIT
 
 Sweeps, searches and checkpoints are made by that code, and what it says of them is kept as JSON. The shards of
 a folder are joined into one by that code too, since each of them takes 30 kB for its columns alone.

@@ -28,11 +28,12 @@ BASE = {
     "seeds": 2,
 }
 
-#: One field each: a hyperparameter that can be swept, and a setting that all runs share.
+#: One field each: a hyperparameter that can be swept, and settings that all runs share.
 HYPERPARAMETER = '    clip: float = _axis(Part.TRAINING, "Size that gradients are cut to.", 7.5, unit="their usual size")\n'
 SETTING = '    shuffle: str = parameter(Part.DATA, Kind.CHOICE, "Order of samples.", "fresh", choices=("fresh", "same"))\n'
+FLAG = '    ahead: bool = parameter(Part.TRAINING, Kind.FLAG, "Whether to look ahead.", False)\n'
 
-#: What the program says with these two fields, as one JSON document.
+#: What the program says with these fields, as one JSON document.
 LOOK = """
 import importlib.util, json, math, sys
 from click.testing import CliRunner
@@ -44,10 +45,11 @@ from denseam.studies.runs import Outcome
 from denseam.studies.records import COLUMNS
 from denseam.studies.store import Store
 
-base, folder, docs, old = json.loads(sys.argv[1]), *sys.argv[2:5]
+base, folder, docs, *old = json.loads(sys.argv[1]), *sys.argv[2:]
+new = ("clip", "shuffle", "ahead")
 path = folder + "/study.toml"
 with open(path, "w") as file:
-    file.write("clip = [1.0, 2.0, 4.0]\\nshuffle = 'same'\\n")
+    file.write("clip = [1.0, 2.0, 4.0]\\nshuffle = 'same'\\nahead = true\\n")
 (study,) = from_file(path, base | {"scales": [8, 16, 32], "seeds": 3})
 def outcome(spec):
     loss = 0.1 + math.log2(spec.values["clip"] / 2) ** 2 + abs(math.log10(spec.values["eta0"] / 0.1))
@@ -71,9 +73,9 @@ print(json.dumps({
     "line": sweep_line(to_document(study), "out"),
     "swept": study.swept,
     "keys": [[s.key for s in from_document(base | more).runs()] for more in ({}, {"clip": 1}, {"shuffle": "same"})],
-    "columns": {name: COLUMNS[name] for name in ("clip", "shuffle")},
-    "row": {name: rows[0][name] for name in ("clip", "shuffle")},
-    "earlier": {name: Store(old).read()[0][name] for name in ("clip", "shuffle")},
+    "columns": {name: COLUMNS[name] for name in new},
+    "row": {name: rows[0][name] for name in new},
+    "earlier": [{name: Store(path).read()[0][name] for name in new} for path in old],
     "optimum": judged.optimum,
     "reference": generate.commands(),
     "problem": problem,
@@ -83,7 +85,7 @@ print(json.dumps({
 
 @pytest.fixture(scope="module")
 def extended(tmp_path_factory):
-    """The program with two more fields, each added by one line of its source."""
+    """The program with three more fields, each added by one line of its source."""
     folder = tmp_path_factory.mktemp("extended")
     shutil.copytree(
         ROOT / "src" / "denseam", folder / "denseam", ignore=shutil.ignore_patterns("__pycache__")
@@ -92,14 +94,15 @@ def extended(tmp_path_factory):
     source = path.read_text(encoding="utf-8")
     for line, before in (
         (HYPERPARAMETER, "\n\n#: The axes of a study"),
-        (SETTING, "\n\n#: The name of the regime"),
+        (SETTING + FLAG, "\n\n#: The name of the regime"),
     ):
         assert source.count(before) == 1
         source = source.replace(before, line + before)
     path.write_text(source, encoding="utf-8")
-    old = ROOT / "tests" / "unit" / "compatibility" / "7fe74f3" / "sweeps" / "relu-sgd"
+    sweeps = ROOT / "tests" / "unit" / "compatibility" / "7fe74f3" / "sweeps"
+    old = [str(sweeps / name) for name in ("relu-sgd", "tanh-anisotropic-json")]  # a shard of each format
     done = subprocess.run(
-        [sys.executable, "-c", LOOK, json.dumps(BASE), str(folder), str(ROOT / "docs"), str(old)],
+        [sys.executable, "-c", LOOK, json.dumps(BASE), str(folder), str(ROOT / "docs"), *old],
         env=os.environ | {"PYTHONPATH": str(folder)}, capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -131,9 +134,10 @@ def test_a_field_changes_keys_only_where_it_is_set(extended):
 
 
 def test_a_field_is_a_column_and_an_axis_of_the_verdict(extended):
-    assert extended["columns"] == {"clip": "f", "shuffle": "s"}
-    assert extended["row"] == {"clip": 1.0, "shuffle": "same"}
-    assert extended["earlier"] == {"clip": 7.5, "shuffle": "fresh"}  # runs from before it was there
+    assert extended["columns"] == {"clip": "f", "shuffle": "s", "ahead": "s"}
+    assert extended["row"] == {"clip": 1.0, "shuffle": "same", "ahead": "yes"}
+    earlier = {"clip": 7.5, "shuffle": "fresh", "ahead": "no"}  # runs from before the fields were there
+    assert extended["earlier"] == [earlier, earlier]
     assert extended["optimum"] == {"8": 2.0, "16": 2.0, "32": 2.0}
 
 

@@ -194,7 +194,9 @@ def test_a_pool_that_dies_is_said_and_the_next_call_resumes(tmp_path, local, sma
         def finished(self, outcomes):
             os.kill(next(iter(pool._processes)), signal.SIGKILL)
 
-    with pytest.raises(ExecutorLost, match="the pool is broken: one of its workers died; run the same again"):
+    with pytest.raises(
+        ExecutorLost, match="the pool is broken: one of its workers died; run the same command again"
+    ):
         run_studies(STUDY, tmp_path, executor=pool, progress=Killer())
     written = sum(rows_on_disk(tmp_path).values())
     assert 0 < written < 12

@@ -44,6 +44,8 @@ def test_the_target_is_the_run_that_a_sweep_would_train(case, tmp_path):
     assert found.zero_mse == pytest.approx(row["zero_mse"], rel=0.2)  # over all epochs, there over the last
     assert found.status == "finished"
     assert found.operations == 10 * 16 * 32 * 8 * 10 * 5
+    log = json.loads((tmp_path / LOG).read_text())
+    assert [run.key for run in from_document(log["study"]).runs()] == [log["run"]] == [spec.key]
 
 
 def test_samples_from_a_file_are_those_of_a_sweep(tmp_path):

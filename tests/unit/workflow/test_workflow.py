@@ -280,6 +280,7 @@ def bad(tmp_path_factory):
         ("recall {model} {images} --noise=-1 --out {out}", "noise must be at least 0"),
         ("recall {model} {images} --out {out}.txt", "out must be a folder"),
         ("recall {model} {images} --steps 0 --out {out}", "steps must be"),
+        ("recall {model} {images} --noise -1 --steps 0 --samples 0 --out {out}", "got 0; samples must be"),
         ("consistency {model} {model} {images}", "fewer features"),
     ],
 )

@@ -31,7 +31,7 @@ from denseam.studies.study import Study
 from denseam.training.progress import Progress
 
 #: Exponents in K are clean from this many memories per feature on.
-MEMORIES_PER_FEATURE = 8
+CLEAN_FROM = 8
 #: Exponents are rounded to a multiple of the first if it is no further away than the second.
 SIMPLE, NEAR = Fraction(1, 2), 0.1
 #: Folder of the runs from which the exponents are measured, inside that of the check.
@@ -169,9 +169,9 @@ def propose(
 
 def _check_regime(study: Study) -> None:
     N = study.regime.shape(1).N
-    if study.regime.name == "memories-only" and min(study.scales) < MEMORIES_PER_FEATURE * N:
+    if study.regime.name == "memories-only" and min(study.scales) < CLEAN_FROM * N:
         raise InputError(
-            f"scales must be at least {MEMORIES_PER_FEATURE} memories per feature to find exponents, "
+            f"scales must be at least {CLEAN_FROM} memories per feature to find exponents, "
             f"got {min(study.scales)} for {N} features"
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from denseam.analysis import sentences
@@ -130,16 +130,25 @@ def _cause(slopes: Sequence[Slope], setting: Conditions) -> tuple[CheckCause, Sl
     for state, cause in (("Z", CheckCause.S1), ("F", CheckCause.S2)):
         if state in start and start[state].ok is False:
             return cause, start[state]
-    eigenvalue = start.get("lambda_max" if setting.centred else "lambda_max_raw")
-    if eigenvalue is not None and _spikes(eigenvalue) and names & {*_MOVED_BY_SPIKES, eigenvalue.name}:
-        return (CheckCause.BIAS_OFFSET if setting.centred else CheckCause.SPIKE), eigenvalue
+    if spike := _spike(start, names, setting.centred):
+        return (CheckCause.BIAS_OFFSET if setting.centred else CheckCause.SPIKE), spike
     if setting.family == "softmax" and setting.optimizer == "sgd":
         return CheckCause.SOFTMAX_SGD, failing[0]
-    hidden = next((start[q] for q in _OF_Z if q in start and start[q].slope is not None), None)
-    if hidden is not None and names.intersection(_OF_Z) and abs(hidden.excess) > TOLERANCE:
+    if hidden := _moved_hidden(start, names):
         return CheckCause.LEARNING_RATE, hidden
     return CheckCause.UNKNOWN, failing[0]
 
 
-def _spikes(eigenvalue: Slope) -> bool:
-    return eigenvalue.slope is None or eigenvalue.slope > SPIKE
+def _spike(start: Mapping[str, Slope], failing: set[str], centred: bool | None) -> Slope | None:
+    """Return the eigenvalue that grows, if quantities fail that such a spike moves."""
+    eigenvalue = start.get("lambda_max" if centred else "lambda_max_raw")
+    if eigenvalue is None or not failing & {*_MOVED_BY_SPIKES, eigenvalue.name}:
+        return None
+    return eigenvalue if eigenvalue.slope is None or eigenvalue.slope > SPIKE else None
+
+
+def _moved_hidden(start: Mapping[str, Slope], failing: set[str]) -> Slope | None:
+    """Return the change of Z whose exponent is wrong at the start, if changes of Z fail."""
+    hidden = next((start[q] for q in _OF_Z if q in start and start[q].slope is not None), None)
+    wrong = hidden is not None and abs(hidden.excess) > TOLERANCE
+    return hidden if wrong and failing.intersection(_OF_Z) else None

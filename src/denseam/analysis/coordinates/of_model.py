@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -14,9 +14,9 @@ from jaxtyping import Array, Float
 
 from denseam.analysis.coordinates.expected import Expectation
 from denseam.analysis.coordinates.judge import Check, Conditions, judge
-from denseam.analysis.coordinates.slopes import Measurements, slopes
+from denseam.analysis.coordinates.slopes import Measurements, slopes, too_few
 from denseam.data.gaussian import isotropic
-from denseam.errors import InputError, refuse
+from denseam.errors import InputError, refuse, whole
 from denseam.rules import Regime, Shape
 from denseam.rules.regimes import DEFAULT_REGIME, regime_letter
 from denseam.training.batches import draw_batches, noisy_batch
@@ -59,26 +59,22 @@ def check_model(
     """
     probed = steps_to_measure(scales, seeds, steps)
     runs: dict[tuple[int, int], list[dict[str, float]]] = {}
+    matrices: set[str] = set()
     for scale in scales:
         shape = regime.shape(scale)
         own_optimizer = optimizer(shape)
         for seed in range(seeds):
-            runs[scale, seed] = _run(
-                model(shape, seed), own_optimizer, shape, seed, probed, noise, activations
-            )
-    return judge_runs(runs, probed, scales, seeds, regime, name)
+            own = model(shape, seed)
+            runs[scale, seed] = _run(own, own_optimizer, shape, seed, probed, noise, activations)
+            matrices |= {
+                change_by(label, array) for label, array in _labelled(_parts(own)[0]) if array.ndim > 1
+            }
+    return judge_runs(runs, probed, scales, seeds, regime, name, matrices)
 
 
 def steps_to_measure(scales: Sequence[int], seeds: int, steps: int) -> tuple[int, ...]:
     """Return the steps to measure at, after checking that there are enough scales and seeds."""
-    problems = []
-    if len(scales) < 2:
-        problems.append(f"scales must be at least 2: a slope needs them, got {list(scales)}")
-    if seeds < 2:
-        problems.append(f"seeds must be at least 2: an interval needs them, got {seeds!r}")
-    if steps < 1:
-        problems.append(f"steps must be at least 1, got {steps!r}")
-    refuse(problems)
+    refuse([*too_few(scales, seeds), *whole(steps=steps)])
     return (*log_spaced(steps), steps)
 
 
@@ -89,10 +85,12 @@ def judge_runs(
     seeds: int,
     regime: Regime,
     name: str,
+    matrices: Collection[str],
 ) -> Check:
     """Judge the runs of a user's model, in any framework.
 
-    `runs` maps scale and seed to the sizes of all quantities at each step that was measured (`probed`).
+    `runs` maps scale and seed to the sizes of all quantities at each step that was measured (`probed`);
+    `matrices` are those quantities that are changes of F by a matrix (`change_by`).
     """
     names = list(runs[scales[0], 0][0])
     values = {
@@ -100,18 +98,23 @@ def judge_runs(
         for q in names
     }
     measured = Measurements(tuple(probed), tuple(scales), values)
-    exponents = slopes(measured, {q: _expected(q) for q in names})
+    exponents = slopes(measured, {q: _expected(q, matrices) for q in names})
     # Whether it is centred is unknown; the Gram matrix of its own activations is called 'lambda_max_raw'.
     return judge(measured, exponents, Conditions(name, centred=False, letter=regime_letter(regime.name)))
 
 
-def _expected(quantity: str) -> Expectation:
+def change_by(label: str, array: Any) -> str:
+    """Return the name of the change of F by one array of the model."""
+    return f"dF by {'matrix' if array.ndim > 1 else 'vector'} {label}"
+
+
+def _expected(quantity: str, matrices: Collection[str]) -> Expectation:
     """Return the expectation of a quantity: states and changes by matrices keep their size."""
     if quantity in ("Z", "F"):
         return Expectation(0.0, "stability")
     if quantity in ("dZ_exact", "dF_exact"):
         return Expectation(0.0, "maximality")
-    return Expectation(0.0, "balance") if quantity.startswith("dF by matrix") else Expectation(None)
+    return Expectation(0.0, "balance") if quantity in matrices else Expectation(None)
 
 
 def _run(
@@ -149,6 +152,14 @@ def _parts(model: Any) -> tuple[Any, Any]:
         return model.parameters, model
     trained, rest = eqx.partition(model, eqx.is_inexact_array)
     return trained, rest
+
+
+def _labelled(arrays: Any) -> list[tuple[str, Array]]:
+    """Return the arrays of a tree, each with its path in the model."""
+    paths, _ = jax.tree_util.tree_flatten_with_path(arrays)
+    return [
+        (jax.tree_util.keystr(path).strip(".[]'") or str(i), array) for i, (path, array) in enumerate(paths)
+    ]
 
 
 def _whole(trained: Any, frame: Any) -> Any:
@@ -199,10 +210,8 @@ def _measure(
     if activations is not None:
         values, _ = leading(activations(model, X).T)
         sizes |= {"lambda_max_raw": values[0], "lambda_2_raw": values[1]}
-    paths, tree = jax.tree_util.tree_flatten_with_path(change)
-    here, gradients = jax.tree.leaves(trained), jax.tree.leaves(gradient)
-    for i, (path, step) in enumerate(paths):
-        label = jax.tree_util.keystr(path).strip(".[]'") or str(i)
+    (here, tree), gradients = jax.tree.flatten(trained), jax.tree.leaves(gradient)
+    for i, (label, step) in enumerate(_labelled(change)):
 
         def outputs(array: Array, i: int = i) -> Array:
             moved = jax.tree.unflatten(tree, [*here[:i], array, *here[i + 1 :]])
@@ -212,6 +221,6 @@ def _measure(
         # The derivative of F along the change of this array alone. Zero changes of the others would be
         # equivalent, but XLA 0.10 on the CPU then gives wrong numbers from N = 96 on.
         _, part = jax.jvp(outputs, (here[i],), (step,))
-        sizes[f"dF by {'matrix' if step.ndim > 1 else 'vector'} {label}"] = rms(part)
+        sizes[change_by(label, step)] = rms(part)
         sizes[f"gradient of {label}"] = rms(gradients[i])
     return sizes

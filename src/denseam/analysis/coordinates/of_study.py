@@ -8,14 +8,14 @@ from typing import Any
 
 from denseam.analysis.coordinates.expected import expectations
 from denseam.analysis.coordinates.judge import Check, Conditions, judge
-from denseam.analysis.coordinates.slopes import from_records, slopes
-from denseam.errors import InputError, refuse
-from denseam.rules import MemoriesOnly, Regime
+from denseam.analysis.coordinates.slopes import from_records, slopes, too_few
+from denseam.errors import InputError, refuse, whole
+from denseam.rules import MemoriesOnly, Regime, cost
 from denseam.rules.fields import parameters
 from denseam.rules.regimes import REGIMES, regime_from, regime_letter
 from denseam.rules.table import FAMILIES
 from denseam.studies.description import DOCUMENT
-from denseam.studies.documents import from_document
+from denseam.studies.documents import flat, from_document, problems_of
 from denseam.studies.records import Records
 from denseam.studies.runner import run_studies
 from denseam.studies.study import Study
@@ -33,27 +33,20 @@ DEFAULT_ETA0 = {"sgd": 0.1, "adam": 0.03}
 
 def checked_study(activation: Any, optimizer: str, *, steps: int = 16, **options: Any) -> Study:
     """Return the study that a check trains: one learning rate, all probes, at steps 0, 1, 2, 4 … `steps`."""
-    problems = []
-    if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
-        problems.append(f"steps must be a whole number of at least 1, got {steps!r}")
-    values = {"seeds": 4} | {key: value for key, value in options.items() if value is not None}
-    if len(DOCUMENT["seeds"].read(values["seeds"])) < 2:
-        problems.append(f"seeds must be at least 2: an interval needs them, got {values['seeds']!r}")
-    refuse(problems)
+    values: dict[str, Any] = {"seeds": 4, "eta0": DEFAULT_ETA0.get(optimizer, 0.1), "probes": ("all",)}
+    values |= {"activation": activation, "optimizer": optimizer}
+    values |= flat(options)
+    refuse([*whole(steps=steps), *problems_of(values)])
     regime = values.get("regime")
     if regime is None or isinstance(regime, str):
         regime = regime_from(values, {"memories-only": DEFAULT_MEMORIES_ONLY})
     scales = DOCUMENT["scales"].read(values.get("scales", _default_scales(activation, regime)))
-    if len(scales) < 2:
-        raise InputError(f"scales must be at least 2: a slope needs them, got {', '.join(map(str, scales))}")
-    shapes = [regime.shape(scale) for scale in scales]
-    per_epoch = min((shape.P or 1) // (shape.B or 1) for shape in shapes)
+    refuse(too_few(scales, len(DOCUMENT["seeds"].read(values["seeds"]))))
+    per_epoch = min(cost.steps(regime.shape(scale), 1) for scale in scales)
     sizes = {key for kind in REGIMES.values() for key in parameters(kind)}
     return from_document(
-        {"eta0": DEFAULT_ETA0.get(optimizer, 0.1)}
-        | {key: value for key, value in values.items() if key not in sizes}
-        | {"activation": activation, "optimizer": optimizer, "scales": scales, "regime": regime}
-        | {"epochs": -(-(steps + 1) // per_epoch), "probes": ("all",)}
+        {key: value for key, value in values.items() if key not in sizes}
+        | {"scales": scales, "regime": regime, "epochs": -(-(steps + 1) // per_epoch)}
         | {"probe_steps": (*log_spaced(steps), steps)}
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,14 @@ from denseam.studies.records import PROBE_COLUMNS, Records, Row
 WIDE = 0.3
 
 
+def too_few(scales: Sequence[int], seeds: int) -> Iterator[str]:
+    """Yield a problem if there are too few scales for a slope, or too few seeds for an interval."""
+    if len(scales) < 2:
+        yield f"scales must be two or more sizes (a slope needs them), got {', '.join(map(str, scales))}"
+    if seeds < 2:
+        yield f"seeds must be two or more (an interval needs them), got {seeds!r}"
+
+
 @dataclasses.dataclass(frozen=True)
 class Measurements:
     """Values of quantities as arrays steps × scales × seeds; not finite where a run has diverged."""
@@ -29,12 +37,7 @@ class Measurements:
     values: Mapping[str, Float[np.ndarray, "steps scales seeds"]]
 
     def __post_init__(self) -> None:
-        problems = []
-        if len(self.scales) < 2:
-            problems.append(f"scales: a slope needs at least 2, there is {len(self.scales)}")
-        if self.seeds < 2:
-            problems.append(f"seeds: an interval needs at least 2, there is {self.seeds}")
-        refuse(problems)
+        refuse(too_few(self.scales, self.seeds))
 
     @property
     def outputs(self) -> Float[np.ndarray, "steps scales seeds"]:
@@ -49,11 +52,7 @@ class Measurements:
 
 def from_records(records: Records) -> Measurements:
     """Return the probes of the runs of one study; of several learning rates, those of the smallest."""
-    rows = [row for row in records if row.get("probe_steps")]
-    if not rows:
-        raise InputError("records hold no probes: sweep with --probes all")
-    smallest = min(row["eta0"] for row in rows)
-    runs = {(row["scale"], row["seed"]): row for row in rows if row["eta0"] == smallest}
+    runs = _probed_runs(records)
     steps = sorted(set.intersection(*(set(row["probe_steps"]) for row in runs.values())))
     scales = sorted({scale for scale, _ in runs})
     seeds = sorted({seed for _, seed in runs if all((scale, seed) in runs for scale in scales)})
@@ -63,12 +62,21 @@ def from_records(records: Records) -> Measurements:
     def value(column: str, step: float, row: Row) -> float:
         return float(row[column][row["probe_steps"].index(step)])
 
-    columns = {name: c for name, c in PROBE_COLUMNS.items() if all(row.get(c) for row in runs.values())}
     values = {
-        name: np.array([[[value(c, t, runs[n, s]) for s in seeds] for n in scales] for t in steps])
-        for name, c in columns.items()
+        name: np.array([[[value(column, t, runs[n, s]) for s in seeds] for n in scales] for t in steps])
+        for name, column in PROBE_COLUMNS.items()
+        if all(row.get(column) for row in runs.values())
     }
     return Measurements(tuple(int(t) for t in steps), tuple(scales), values)
+
+
+def _probed_runs(records: Records) -> dict[tuple[int, int], Row]:
+    """Return the runs with probes at the smallest learning rate, by scale and seed."""
+    rows = [row for row in records if row.get("probe_steps")]
+    if not rows:
+        raise InputError("records hold no probes: sweep with --probes all")
+    smallest = min(row["eta0"] for row in rows)
+    return {(row["scale"], row["seed"]): row for row in rows if row["eta0"] == smallest}
 
 
 @dataclasses.dataclass(frozen=True)

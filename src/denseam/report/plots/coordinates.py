@@ -13,6 +13,9 @@ from denseam.analysis.coordinates.slopes import Slope
 from denseam.report.plots.style import BAD, FAINT, INK, MARKERS, canvas, plain_log_ticks, save, scale_colours
 from denseam.training.quantities import QUANTITIES
 
+#: The largest eigenvalues of the Gram matrix of activations, which show a spike.
+_LARGEST = ("lambda_max", "lambda_max_raw")
+
 
 def draw_coordinates(check: Check, out: str | os.PathLike[str], name: str = "") -> list[Path]:
     """Draw a check into a folder, as PNG and SVG; return the files."""
@@ -39,8 +42,13 @@ def _last_whole(check: Check) -> int:
     return max(whole[-1] if whole else 0, min(1, len(check.measured.steps) - 1))
 
 
+def _symbol(name: str) -> str:
+    """Return the symbol of a quantity; a user's own has only its name."""
+    return QUANTITIES[name].symbol if name in QUANTITIES else name
+
+
 def _label(name: str) -> str:
-    return f"{QUANTITIES[name].symbol}   {name}" if name in QUANTITIES else name
+    return f"{_symbol(name)}   {name}" if name in QUANTITIES else name
 
 
 def _slopes_panel(ax: Any, check: Check, shown: list[str]) -> None:
@@ -84,25 +92,11 @@ def _sizes_panel(ax: Any, check: Check, index: int) -> None:
     """Draw the judged sizes against scale, each relative to its value at the smallest scale."""
     measured, step = check.measured, check.measured.steps[index]
     names = list(dict.fromkeys(s.name for s in check.slopes if s.expected == 0 and s.judged))
-    names += [q for q in ("lambda_max", "lambda_max_raw") if q in measured.values and q not in names]
+    names += [q for q in _LARGEST if q in measured.values and q not in names]
     wrong = {s.name for s in check.slopes if s.ok is False and s.step == step}
     x = np.array(measured.scales, float)
     for i, name in enumerate(names):
-        sizes = measured.values[name][index]
-        with np.errstate(all="ignore"):
-            y = np.exp(np.mean(np.log(sizes / sizes[0]), axis=1))
-        spectral = name.startswith("lambda")
-        if not np.isfinite(y).any():
-            continue
-        colour = BAD if name in wrong else INK if spectral else FAINT
-        style = {"linewidth": 1.8, "linestyle": "--"} if spectral else {"linewidth": 1}
-        marker = MARKERS[i % len(MARKERS)]
-        ax.plot(x, y, color=colour, marker=marker, markersize=3.5, zorder=2 + (colour != FAINT), **style)
-        last = int(np.flatnonzero(np.isfinite(y))[-1])
-        if name in wrong or spectral:
-            ax.annotate(
-                " " + _label(name).split("   ")[0], (x[last], y[last]), fontsize=7, color=colour, va="center"
-            )
+        _sizes_line(ax, x, measured.values[name][index], name, MARKERS[i % len(MARKERS)], name in wrong)
     ax.set_xscale("log")
     ax.set_yscale("log")
     ax.set_xticks(x, [str(int(v)) for v in x])
@@ -112,3 +106,20 @@ def _sizes_panel(ax: Any, check: Check, index: int) -> None:
     ax.set_xlabel(check.letter)
     ax.set_ylabel(f"size relative to {check.letter} = {measured.scales[0]}")
     ax.set_title("at the start" if step == 0 else f"at step {step}", loc="left")
+
+
+def _sizes_line(ax: Any, x: Any, sizes: Any, name: str, marker: str, wrong: bool) -> None:
+    """Draw the sizes (scales × seeds) of one quantity; name it if it is wrong, or the largest eigenvalue."""
+    with np.errstate(all="ignore"):
+        y = np.exp(np.mean(np.log(sizes / sizes[0]), axis=1))
+    finite = np.flatnonzero(np.isfinite(y))
+    if not finite.size:
+        return
+    largest = name in _LARGEST
+    colour = BAD if wrong else INK if largest else FAINT
+    style = {"linewidth": 1.8, "linestyle": "--"} if largest else {"linewidth": 1}
+    ax.plot(x, y, color=colour, marker=marker, markersize=3.5, zorder=2 + (colour != FAINT), **style)
+    if wrong or largest:
+        ax.annotate(
+            f" {_symbol(name)}", (x[finite[-1]], y[finite[-1]]), fontsize=7, color=colour, va="center"
+        )

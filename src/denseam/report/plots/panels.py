@@ -23,28 +23,15 @@ def sweep_panel(ax: Any, rows: Sequence[Row], v: Verdict, title: str) -> None:
     `mark_divergences` adds the runs that diverged, once the limits of the axes are known.
     """
     scales = sorted(v.optimum)
-    colours = scale_colours(len(scales))
     grid = sorted({row[v.axis] for row in rows})
     ax.set_xscale("log" if grid[0] > 0 else "linear")
     ax.set_yscale("log")
     ax.denseam_crosses = []
-    for i, (scale, colour) in enumerate(zip(scales, colours, strict=True)):
-        losses: dict[float, list[float]] = {value: [] for value in grid}
-        for r in rows:
-            if r["scale"] == scale:
-                losses[r[v.axis]].append(math.inf if r["status"] == "diverged" else r["final_mse"])
-        ax.denseam_crosses += [(value, i, colour) for value in grid if math.inf in losses[value]]
-        x = [value for value in grid if losses[value] and np.isfinite(losses[value]).all()]
-        mean = [float(np.exp(np.mean(np.log(losses[value])))) for value in x]
-        low, high = ([end(losses[value]) for value in x] for end in (min, max))
-        marker = MARKERS[i % len(MARKERS)]
-        ax.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
-        ax.plot(x, mean, color=colour, marker=marker, markersize=3.5, label=f"{v.scale_letter} = {scale}")
-        optimum = v.optimum[scale]
-        if optimum is not None and x:
-            level = float(np.exp(np.interp(_at(ax, optimum), [_at(ax, a) for a in x], np.log(mean))))
-            ax.plot(optimum, level, "o", markersize=9, markerfacecolor="none", markeredgecolor=colour,
-                    markeredgewidth=1.8, zorder=5)  # fmt: skip
+    for i, (scale, colour) in enumerate(zip(scales, scale_colours(len(scales)), strict=True)):
+        losses = _losses(rows, v.axis, scale)
+        ax.denseam_crosses += [(value, i, colour) for value in grid if math.inf in losses.get(value, ())]
+        label, marker = f"{v.scale_letter} = {scale}", MARKERS[i % len(MARKERS)]
+        _loss_line(ax, losses, v.optimum[scale], color=colour, marker=marker, label=label)
     base = v.optimum[scales[0]]
     if base is not None:
         ax.axvline(base, color=FAINT, linewidth=1, linestyle=":", zorder=0)
@@ -54,6 +41,28 @@ def sweep_panel(ax: Any, rows: Sequence[Row], v: Verdict, title: str) -> None:
     if len(grid) > 1:
         margin = (grid[-1] / grid[0]) ** 0.04 if grid[0] > 0 else 1.0
         ax.set_xlim(grid[0] / margin, grid[-1] * margin)
+
+
+def _losses(rows: Sequence[Row], axis: str, scale: int) -> dict[float, list[float]]:
+    """Return the losses of all seeds at each value of an axis, in increasing order; infinite if diverged."""
+    losses: dict[float, list[float]] = {}
+    for row in sorted((r for r in rows if r["scale"] == scale), key=lambda r: float(r[axis])):
+        loss = math.inf if row["status"] == "diverged" else row["final_mse"]
+        losses.setdefault(row[axis], []).append(loss)
+    return losses
+
+
+def _loss_line(ax: Any, losses: Mapping[float, list[float]], optimum: float | None, **style: Any) -> None:
+    """Draw the mean and the range of the losses where all seeds are finite, and a ring at the optimum."""
+    finite = {value: seeds for value, seeds in losses.items() if np.isfinite(seeds).all()}
+    x, mean = list(finite), [float(np.exp(np.mean(np.log(seeds)))) for seeds in finite.values()]
+    low, high = (list(map(end, finite.values())) for end in (min, max))
+    ax.fill_between(x, low, high, color=style["color"], alpha=0.2, linewidth=0)
+    ax.plot(x, mean, markersize=3.5, **style)
+    if optimum is not None and x:
+        level = float(np.exp(np.interp(_at(ax, optimum), [_at(ax, a) for a in x], np.log(mean))))
+        ax.plot(optimum, level, "o", markersize=9, markerfacecolor="none", markeredgecolor=style["color"],
+                markeredgewidth=1.8, zorder=5)  # fmt: skip
 
 
 def mark_divergences(ax: Any) -> None:
