@@ -24,6 +24,7 @@ import denseam
 from denseam.analysis.forecast import (
     LEVEL,
     TABLE,
+    WIDER_LEVEL,
     By,
     Entry,
     Forecast,
@@ -208,6 +209,8 @@ def fit(studies: Sequence[tuple[Case, Swept]], by: By, probe: bool) -> dict[Sett
     """Return the constants of every setting among the studies; a study may appear with several plans."""
     groups: dict[Setting, list[tuple[Case, Swept]]] = {}
     for case, swept in studies:
+        if not math.isfinite(swept.unit()):
+            continue
         setting = dataclasses.replace(case.setting, by=by, probe=probe)
         groups.setdefault(setting, []).append((case, swept))
     ratios: dict[Setting, list[float]] = {}
@@ -229,7 +232,8 @@ def fit(studies: Sequence[tuple[Case, Swept]], by: By, probe: bool) -> dict[Sett
         scales = _shrunk({s: entries[s] for s in alike})
         pooled = [r / scales[s] for s in alike for r in ratios[s]]
         names = [case.family for s in alike for case, _ in groups[s]]
-        common = weighted_quantile(pooled, names, LEVEL[by])
+        calm = optimizer == "adam" and by == "training"
+        common = weighted_quantile(pooled, names, LEVEL if calm else WIDER_LEVEL)
         for s in alike:
             entries[s] = dataclasses.replace(entries[s], factor=common * scales[s])
     return entries
@@ -325,7 +329,7 @@ def _fitted(case: Case, plan: Plan, without: Iterable[str]) -> bool:
 
 def _usable(case: Case, swept: Swept, by: By) -> bool:
     """Return whether a study has an optimum at every size."""
-    return bool(np.isfinite([*swept.x, swept.unit(), case.truth(by).optimum]).all())
+    return bool(np.isfinite([*swept.x, swept.deviation, case.truth(by).optimum]).all())
 
 
 def held_aside() -> set[str]:

@@ -9,13 +9,13 @@ with b the slope of x_i against doublings. ℓ is how far the edge of stability 
 covariance has the largest eigenvalue λ and noise of variance σ². With a probe, a short training of the target
 whose best value is x_p, it is x̂ = min(x_p, x_m) + μ. The cost of x̂ at the target is at most
 
-    bound = q u,    u = g² (r + ½ c τ²) + ½ c (s² / k + ¼ (g² Δ² + ℓ²)) + ½ max(c, c_e) h²,
+    bound = q u,    u = g² (r + ½ c τ²) + ½ c (s² / k + ¼ (g² Δ² + ℓ²)),
 
 with c the curvature of log-loss around x_m, s the standard deviation of a seed's optimum, k the seeds at n_m,
-Δ the last step of the optimum per doubling, and h the step of the grid if a neighbour of the best value
-diverged, 0 otherwise; log-loss has at least the curvature c_e there. (With a probe: g = 1, ℓ = 0,
-Δ = min(x_p − x_m, 0), and h is that of the probe.) u has the size that errors of the forecast have: the
-spread between data sets, the seeds at n_m, a drift that goes on, an edge that is not resolved.
+and Δ the last step of the optimum per doubling. (With a probe: g = 1, ℓ = 0, Δ = min(x_p − x_m, 0).) u has
+the size that errors of the forecast have: the spread between data sets, the seeds at n_m, a drift that goes
+on. There is no bound if a neighbour of the best value diverged, at n_m or at the probe: the grid does not
+show how near the edge of stability is.
 
 μ, w, v and q are learned from the calibration corpus: studies of real data whose truth at the target is
 known. They depend on the setting (activation, optimizer, regime); q is the quantile `LEVEL` of true cost / u,
@@ -40,12 +40,10 @@ from denseam.analysis.profiles import Profile
 #: Which loss a forecast is about.
 By = Literal["training", "heldout"]
 #: The quantile of true cost / u that q is: the share of studies in which the bound holds, with a margin over
-#: 95 % for families that are unlike those of the corpus. Held-out losses scatter more.
-LEVEL: Mapping[By, float] = {"training": 0.97, "heldout": 0.98}
+#: 95 % for families that are unlike those of the corpus. Held-out losses, and the edge under SGD, scatter more.
+LEVEL, WIDER_LEVEL = 0.97, 0.98
 #: r, τ and the share ¼ of the last step, chosen once on the corpus: the results hardly depend on them.
 FLOOR, SPREAD, CONTINUES = 0.003, 0.03, 0.25
-#: c_e, the least curvature of log-loss beside the edge of stability.
-AT_EDGE = 3.0
 #: A valley flatter than this is taken for noise: no bound may rest on it.
 FLATTEST = 0.05
 #: The smallest bound that is ever given.
@@ -108,8 +106,8 @@ class Swept:
         ℓ, the predicted shift of the edge of stability from the largest size to the target.
     probe
         The best value of a short training of the target, as a coordinate.
-    unresolved
-        h, the step of the grid if a neighbour of the best value diverged; at the probe if there is one.
+    at_edge
+        Whether a neighbour of the best value diverged; at the probe if there is one.
     """
 
     doublings: tuple[float, ...]
@@ -119,7 +117,7 @@ class Swept:
     curvature: float
     edge: float = 0.0
     probe: float | None = None
-    unresolved: float = 0.0
+    at_edge: bool = False
 
     @classmethod
     def of(
@@ -137,7 +135,7 @@ class Swept:
             curvature=max(largest.curvature, FLATTEST),
             edge=edge,
             probe=None if probe is None else probe.optimum,
-            unresolved=nearest.step if (nearest := probe or largest).rough else 0.0,
+            at_edge=(probe or largest).rough,
         )
 
     @property
@@ -166,14 +164,15 @@ class Swept:
         return self.x[-1] + self.gap * (entry.shift + entry.slope * self.drift) + entry.edge * self.edge
 
     def unit(self) -> float:
-        """Return u."""
+        """Return u; infinite at an edge of stability that the grid does not resolve."""
+        if self.at_edge:
+            return math.inf
         between = FLOOR + 0.5 * self.curvature * SPREAD**2
         moves = (self.gap * self.last_step) ** 2
         if self.probe is None:
             moves += self.edge**2
         here = self.deviation**2 / self.seeds + CONTINUES * moves
-        at_edge = 0.5 * max(self.curvature, AT_EDGE) * self.unresolved**2
-        return self.gap**2 * between + 0.5 * self.curvature * here + at_edge
+        return self.gap**2 * between + 0.5 * self.curvature * here
 
 
 @dataclasses.dataclass(frozen=True)
