@@ -40,7 +40,7 @@ from denseam.analysis.profiles import Profile
 #: Which loss a forecast is about.
 By = Literal["training", "heldout"]
 #: The quantile of true cost / u that q is: the share of studies in which the bound holds, with a margin over
-#: 95 % for families that are unlike those of the corpus. Held-out losses, and the edge under SGD, scatter more.
+#: 95 % for families unlike those of the corpus. Held-out losses, and the edge under SGD, scatter more.
 LEVEL, WIDER_LEVEL = 0.97, 0.98
 #: r, τ and the share ¼ of the last step, chosen once on the corpus: the results hardly depend on them.
 FLOOR, SPREAD, CONTINUES = 0.003, 0.03, 0.25
