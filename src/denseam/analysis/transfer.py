@@ -248,13 +248,13 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _shares_of_zero(grid: Grid, rows: Sequence[Row]) -> list[float]:
+def _shares_of_zero(grid: Grid, rows: Sequence[Row]) -> dict[int, float]:
     # Data may have another variance at another size; what counts is the share of it that is left.
     zeros: dict[int, list[float]] = {}
     for row in rows:
         zeros.setdefault(row["scale"], []).append(row["zero_mse"])
-    bests = (math.exp(profile.best) for profile in grid.profiles)
-    return [best / float(np.mean(zeros[s])) for s, best in zip(grid.scales, bests, strict=True)]
+    bests = {s: profile.best for s, profile in grid.per_scale(grid.profiles).items()}
+    return {s: math.exp(best) / float(np.mean(zeros[s])) for s, best in bests.items() if math.isfinite(best)}
 
 
 def _notes(case: Case) -> list[Flag]:

@@ -209,6 +209,10 @@ OTHERS = {
         edited(shifted(lambda *_: 0.1), lambda n, v, s: math.inf if n == 256 and v > 10**-1.3 else None),
         {}, "INCONCLUSIVE", Cause.EDGE_UNRESOLVED, 256,
     ),
+    "a seed that diverges everywhere": (
+        edited(shifted(lambda i, s: 0.01 * s), lambda n, v, s: math.inf if (n, s) == (128, 2) else None),
+        {}, "INCONCLUSIVE", Cause.MAY_DIVERGE, 128,
+    ),
     "losses that are not numbers at the value": (
         edited(shifted(lambda *_: 0.0), lambda n, v, s: math.nan if n == 256 and v > 10**-1.6 else None),
         {}, "FAILS", Cause.DIVERGES, 256,
