@@ -33,9 +33,9 @@ from denseam.analysis.grid import Curves, Grid, Optima, Regrets
 from denseam.analysis.statistics import Interval
 from denseam.analysis.verdicts import Measured, Verdict
 from denseam.errors import InputError, listed
-from denseam.rules.regimes import regime_letter
 from denseam.studies.description import AXES
-from denseam.studies.records import Records, Row, epochs_of
+from denseam.studies.foreign import records_of
+from denseam.studies.records import Records, Row, epochs_of, has_curves, loss_name, size_name
 
 __all__ = ["COLUMNS", "Verdict", "exit_code", "hold_others", "horizon", "verdict"]
 
@@ -50,37 +50,52 @@ COLUMNS = ("study", "study_id", "scale", "regime", "seed", "status", "final_mse"
 
 
 def verdict(
-    records: Records | Iterable[Row],
+    records: Any,
     *,
     axis: str | None = None,
     target: int | None = None,
     curves: Curves | None = None,
     epoch: int | None = None,
+    columns: Mapping[str, str] | None = None,
 ) -> list[Verdict]:
     """Judge every study in the records.
 
     Parameters
     ----------
     records
-        From `denseam.sweep`, or read from a folder.
+        From `denseam.sweep`, or read from a folder; or a sweep of any other tool: a frame of pandas, polars
+        or Arrow with a row for each run, or the path of such a table (CSV, Parquet or JSON lines).
     axis
         The hyperparameter that should stay put; by default the one that was swept, eta0 if several
-        were. Other swept axes are held at their best values at the smallest scale.
+        were. Other swept axes are held at their best values at the smallest scale. In a table it is a column.
     target
         The scale it will be used at: the verdict fails if the edge will have fallen below the optimum there.
     curves
         Keys → their loss curves, if the records do not hold them.
     epoch
         Judge by the loss of this epoch (from 1) instead of the last one; needs the curves.
+    columns
+        The columns of a table whose names are not recognised: 'size', 'loss', 'seed', 'diverged' or 'study' →
+        its name.
     """
-    rows = records if isinstance(records, Records) else Records(records)
-    if axis is not None and axis not in AXES:
-        raise InputError(f"axis must be {listed(AXES)}, got {axis!r}")
-    if not rows:
-        raise InputError("records must not be empty: there is no run to judge")
+    rows = records_of(records, axis=axis, columns=columns)
+    _check(rows, axis, target, epoch)
     return [
         _judge(name, study, axis, target, curves, epoch) for name, study in sorted(rows.studies().items())
     ]
+
+
+def _check(rows: Records, axis: str | None, target: int | None, epoch: int | None) -> None:
+    if not rows:
+        raise InputError("records must not be empty: there is no run to judge")
+    if axis is not None and axis not in AXES and any(row["swept"] != axis for row in rows):
+        raise InputError(f"axis must be {listed(AXES)}, got {axis!r}")
+    smallest = min(rows, key=lambda row: row["scale"])
+    if target is not None and target < smallest["scale"]:
+        base = f"{size_name(smallest)} = {smallest['scale']}"
+        raise InputError(f"target must be at least the smallest size, {base}, got {target}")
+    if epoch is not None and not has_curves(rows):
+        raise InputError("epoch needs the loss curves of the runs; these records have none")
 
 
 def exit_code(verdicts: Iterable[Verdict]) -> int:
@@ -93,6 +108,8 @@ def horizon(
     records: Records, *, axis: str | None = None, points: int = 8
 ) -> dict[str, dict[int, dict[int, float | None]]]:
     """Return study → epoch → scale → optimum, from the curves: how the optimum moves with training."""
+    if not has_curves(records):
+        raise InputError("horizon needs the loss curves of the runs; these records have none")
     optima: dict[str, dict[int, dict[int, float | None]]] = {}
     for name, study in sorted(records.studies().items()):
         last = max(epochs_of(row)[-1] for row in study)
@@ -103,7 +120,7 @@ def horizon(
 
 def hold_others(rows: list[Row], axis: str) -> tuple[list[Row], dict[str, float]]:
     """Return the runs with the other swept axes at their best at the smallest scale, and these values."""
-    others = [a for a in AXES if a != axis and len({row[a] for row in rows}) > 1]
+    others = [a for a in AXES if a != axis and len({row.get(a) for row in rows}) > 1]
     if not others:
         return rows, {}
     smallest = min(row["scale"] for row in rows)
@@ -129,13 +146,13 @@ class _Case:
     transferred
         The coordinate of the smallest scale's optimum.
     shares
-        The best loss of each scale over that of predicting zero.
+        The best loss of each scale over that of predicting zero; None if the latter is unknown.
     """
 
     grid: Grid
     optima: Sequence[Optima | None]
     transferred: float
-    shares: Sequence[float]
+    shares: Sequence[float] | None
     target: int | None
     measured: Measured
 
@@ -178,7 +195,8 @@ def _judge(
     return Verdict(
         name=name,
         axis=axis,
-        scale_letter=regime_letter(rows[0]["regime"]),
+        scale_letter=size_name(rows[0]),
+        loss_name=loss_name(rows[0]),
         seeds=max(grid.counts),
         notes=tuple(notes),
         **vars(decision),
@@ -228,7 +246,9 @@ def _regrets(grid: Grid, base: int, optima: Sequence[Optima | None]) -> Regrets:
     return regret, intervals
 
 
-def _shares_of_zero(grid: Grid, rows: Sequence[Row]) -> list[float]:
+def _shares_of_zero(grid: Grid, rows: Sequence[Row]) -> list[float] | None:
+    if any(row["zero_mse"] is None for row in rows):
+        return None
     # Data may have another variance at another size; what counts is the share of it that is left.
     zeros = [float(np.mean([row["zero_mse"] for row in rows if row["scale"] == s])) for s in grid.scales]
     return [best / zero for best, zero in zip(grid.best(), zeros, strict=True)]
@@ -302,7 +322,7 @@ def _too_few(case: _Case) -> _Decision | None:
 
 
 def _nothing_learned(case: _Case) -> _Decision | None:
-    if max(case.shares) <= LEARNED:
+    if case.shares is None or max(case.shares) <= LEARNED:
         return None
     return _Decision(Cause.NOTHING_LEARNED, {"share": max(case.shares)}, Next(Action.TRAIN_LONGER))
 
@@ -314,8 +334,7 @@ def _too_costly(case: _Case) -> _Decision | None:
 
 
 def _loss_rises(case: _Case) -> _Decision | None:
-    rise = max(case.shares) / case.shares[0] - 1
-    if rise <= RISE_BAD:
+    if case.shares is None or (rise := max(case.shares) / case.shares[0] - 1) <= RISE_BAD:
         return None
     scale = case.grid.scales[int(np.argmax(case.shares))]
     return _Decision(Cause.LOSS_RISES, {"rise": rise, "scale": scale}, Next(Action.CHECK_RULE))

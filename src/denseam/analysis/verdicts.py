@@ -10,6 +10,7 @@ from typing import Any
 from denseam.analysis import sentences
 from denseam.analysis.causes import Cause, Flag, Next, Status
 from denseam.analysis.statistics import Interval
+from denseam.studies.records import LOSS
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -67,6 +68,8 @@ class Verdict(Measured):
         What to keep in mind.
     seeds
         The largest number of seeds of a scale, counting those with a run for every value of the axis.
+    scale_letter, loss_name
+        The names of the size and of the loss: N or K and 'MSE per feature', or the columns of a table.
     """
 
     name: str
@@ -77,6 +80,7 @@ class Verdict(Measured):
     evidence: Mapping[str, float] = dataclasses.field(default_factory=dict)
     next: Next | None = None
     notes: tuple[Flag, ...] = ()
+    loss_name: str = LOSS
 
     @property
     def status(self) -> Status:
@@ -104,6 +108,7 @@ class Verdict(Measured):
         return {
             "name": self.name,
             "axis": self.axis,
+            "size": self.scale_letter,
             "status": self.status,
             "cause": self.cause.value,
             f"optimum_{self.axis}": _plain(self.optimum),

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from denseam import __version__
-from denseam.rules.fields import Kind, Parameter, parameters
+from denseam.errors import InputError
+from denseam.rules.fields import Kind, Parameter, parameters, short
+from denseam.rules.regimes import regime_letter
 from denseam.studies.description import AXES, REGIME, Description
 from denseam.training.quantities import QUANTITIES
 
@@ -58,6 +60,9 @@ COLUMNS: Mapping[str, str] = {
 #: The value of a column that a shard lacks: runs that are older than a field have its default.
 LATER: Mapping[str, object] = {name: p.default for name, p in {**SETTINGS, **AXES}.items()}
 
+#: What the loss of our own runs is called.
+LOSS = "MSE per feature"
+
 Row = dict[str, Any]
 
 
@@ -80,6 +85,17 @@ class Records(Sequence[Row]):
     def __add__(self, other: Records) -> Records:
         return Records([*self, *other], (*self.skipped, *other.skipped))
 
+    def __repr__(self) -> str:
+        studies = {(row.get("study"), row.get("study_id")) for row in self}
+        scales = sorted({row["scale"] for row in self if "scale" in row})
+        diverged = sum(row.get("status") == "diverged" for row in self)
+        parts = [f"{len(self)} runs, {diverged} diverged", f"studies: {len(studies)}"]
+        if scales:
+            parts.append(f"scales: {short(scales)}")
+        if self.skipped:
+            parts.append(f"files skipped: {len(self.skipped)}")
+        return f"<Records: {'; '.join(parts)}>"
+
     def studies(self) -> dict[str, Records]:
         """Return the rows of each study by its name (and part of its id, if a name occurs twice)."""
         groups: dict[tuple[str, str], list[Row]] = {}
@@ -95,7 +111,16 @@ class Records(Sequence[Row]):
         """Return a `pyarrow.Table`."""
         import pyarrow as pa
 
-        return pa.Table.from_pylist(self._rows, schema=_schema())
+        own = all("size_name" not in row for row in self)
+        return pa.Table.from_pylist(self._rows, schema=_schema() if own else None)
+
+    def to_pandas(self) -> Any:
+        """Return a pandas `DataFrame` with a row for each run."""
+        try:
+            import pandas  # noqa: F401
+        except ImportError:
+            raise InputError("to_pandas needs pandas: pip install pandas") from None
+        return self.table().to_pandas()
 
 
 def row(study: Study, outcome: Outcome) -> Row:
@@ -136,6 +161,21 @@ def _settings(study: Study) -> Row:
         "parameterization": study.rule().name,
         "data": study.source().describe(),
     }
+
+
+def size_name(row: Row) -> str:
+    """Return the name of the size that grows: N or K, or that of its column in a table."""
+    return str(row.get("size_name") or regime_letter(row["regime"]))
+
+
+def loss_name(row: Row) -> str:
+    """Return the name of the loss: that of its column, if the run is from a table."""
+    return str(row.get("loss_name") or LOSS)
+
+
+def has_curves(records: Iterable[Row]) -> bool:
+    """Return whether every record has its loss curve; tables usually do not."""
+    return all(row.get("loss") is not None for row in records)
 
 
 def epochs_of(row: Row) -> list[int]:
