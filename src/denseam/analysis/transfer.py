@@ -32,7 +32,7 @@ from denseam.analysis.causes import Action, Cause, Caution, Flag, Next
 from denseam.analysis.grid import Curves, Grid, Optima, Regrets
 from denseam.analysis.statistics import Interval
 from denseam.analysis.verdicts import Measured, Verdict
-from denseam.errors import InputError, listed
+from denseam.errors import InputError, above_zero, listed, refuse
 from denseam.studies.description import AXES
 from denseam.studies.foreign import records_of
 from denseam.studies.records import Records, Row, epochs_of, has_curves, loss_name, size_name
@@ -90,6 +90,8 @@ def _check(rows: Records, axis: str | None, target: int | None, epoch: int | Non
         raise InputError("records must not be empty: there is no run to judge")
     if axis is not None and axis not in AXES and any(row["swept"] != axis for row in rows):
         raise InputError(f"axis must be {listed(AXES)}, got {axis!r}")
+    if target is not None:
+        refuse(above_zero(target=target))
     smallest = min(rows, key=lambda row: row["scale"])
     if target is not None and target < smallest["scale"]:
         base = f"{size_name(smallest)} = {smallest['scale']}"
@@ -108,6 +110,7 @@ def horizon(
     records: Records, *, axis: str | None = None, points: int = 8
 ) -> dict[str, dict[int, dict[int, float | None]]]:
     """Return study → epoch → scale → optimum, from the curves: how the optimum moves with training."""
+    records = records_of(records, axis=axis)
     if not has_curves(records):
         raise InputError("horizon needs the loss curves of the runs; these records have none")
     optima: dict[str, dict[int, dict[int, float | None]]] = {}

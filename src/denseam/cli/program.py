@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 import traceback
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,7 +17,7 @@ import click
 
 from denseam import __version__
 from denseam.cli.options import Command
-from denseam.errors import InputError
+from denseam.errors import DataWarning, InputError
 
 if TYPE_CHECKING:
     from denseam.training.progress import Progress
@@ -71,12 +72,30 @@ def main(arguments: list[str] | None = None) -> int:
     chosen = {"debug": False}
     try:
         _keep_programs()
-        code = app.main(args=arguments, prog_name="denseam", standalone_mode=False, obj=chosen)
+        with _warnings_in_one_line():
+            code = app.main(args=arguments, prog_name="denseam", standalone_mode=False, obj=chosen)
         return code if isinstance(code, int) else OK
     except BaseException as error:
         if chosen["debug"] and not isinstance(error, SystemExit):
             traceback.print_exc()
         return _failed(error)
+
+
+@contextlib.contextmanager
+def _warnings_in_one_line() -> Iterator[None]:
+    """Print warnings about data as one line on standard error, without the place in the code."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", DataWarning)
+        before = warnings.showwarning
+
+        def say(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+            if issubclass(category, DataWarning):
+                print(f"warning: {message}", file=sys.stderr)
+            else:
+                before(message, category, *where, **more)
+
+        warnings.showwarning = say
+        yield
 
 
 def _failed(error: BaseException) -> int:

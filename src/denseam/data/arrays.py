@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
+from denseam.data.concerns import Concern, concerns
 from denseam.data.encoder import Encoder
 from denseam.data.preparation import Preparation
 from denseam.data.readers import Raw
@@ -38,6 +39,7 @@ class _Statistics:
 
     mean: Float[np.ndarray, " N0"]
     variance: Float[np.ndarray, " N0"]
+    reach: Float[np.ndarray, " N0"]  # the largest distance from the mean
 
 
 class ArrayFamily:
@@ -65,6 +67,11 @@ class ArrayFamily:
         """The identity of the file's content and of its preparation."""
         p = self.preparation
         return f"{self.raw.digest} {self.shrink} unit_variance={p.unit_variance} heldout={p.heldout:.12g}"
+
+    def has_digest(self, digest: str) -> bool:
+        """Return whether a digest, maybe one of an earlier version, is that of this data."""
+        content, _, preparation = digest.partition(" ")
+        return self.raw.has_digest(content) and preparation == self.digest.partition(" ")[2]
 
     @property
     def features(self) -> int:
@@ -121,6 +128,12 @@ class ArrayFamily:
             except InputError as error:
                 problems += error.problems
         return problems
+
+    def concerns(self, noise: float) -> list[Concern]:
+        """Return what is wrong with the scale of this data, for noise of a standard deviation."""
+        unit_variance, known = self.preparation.unit_variance, self._statistics
+        size = 1.0 if unit_variance else math.sqrt(float(np.mean(known.variance)))
+        return concerns(known.reach if self.raw.image is None else None, size, noise)
 
     # --- samples -----------------------------------------------------------------------------------
 
@@ -208,6 +221,7 @@ class ArrayFamily:
             if shift is None:
                 shift = x[0].copy()  # sums of squares of values far from zero would lose digits
                 total, squares = np.zeros_like(shift), np.zeros_like(shift)
+                low, high = shift, shift
             if not np.isfinite(x).all():
                 row, column = np.argwhere(~np.isfinite(x))[0]
                 raise InputError(
@@ -216,11 +230,12 @@ class ArrayFamily:
                 )
             d = x - shift
             total, squares, n = total + d.sum(0), squares + (d * d).sum(0), n + len(x)
+            low, high = np.minimum(low, x.min(0)), np.maximum(high, x.max(0))
         assert shift is not None
         mean = shift + total / n
         variance = np.maximum(squares / n - (total / n) ** 2, 0)
         self._refuse_constant(mean, variance)
-        return _Statistics(mean, variance)
+        return _Statistics(mean, variance, np.maximum(high - mean, mean - low))
 
     def _refuse_constant(self, mean: Float[np.ndarray, " N0"], variance: Float[np.ndarray, " N0"]) -> None:
         # A feature whose variation float32 cannot resolve counts as constant.

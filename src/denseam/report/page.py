@@ -18,7 +18,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from denseam.errors import InputError
-from denseam.files import write_whole
+from denseam.files import path_of, write_whole
 from denseam.report.contents import contents
 from denseam.report.plots.style import MARKERS
 from denseam.report.wording import duration, number
@@ -59,7 +59,7 @@ def write_report(
     axis, target, columns
         As in `denseam.verdict`.
     """
-    root = Path(results)
+    root = path_of("results", results)
     document = contents(root, axis=axis, target=target, columns=columns)
     own = root / "report.html" if root.is_dir() else root.with_name(f"{root.name.partition('.')[0]}.html")
     path = own if out is None else Path(out)

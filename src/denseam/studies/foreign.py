@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from denseam.errors import InputError, collecting, refuse
+from denseam.errors import InputError, collecting, refuse, typed
 from denseam.studies.columns import assign, check_roles
 from denseam.studies.description import AXES
 from denseam.studies.records import COLUMNS, LATER, Records, Row
@@ -60,6 +60,7 @@ def records_of(source: Any, *, axis: str | None = None, columns: Mapping[str, st
     columns
         The other columns of a table by what they hold: 'size', 'loss', 'seed', 'diverged' or 'study'.
     """
+    refuse(typed(Mapping, "a mapping of what a column holds to its name", columns=columns or {}))
     given = dict(columns or {})
     check_roles(given)
     if isinstance(source, Records):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from denseam import __version__
-from denseam.errors import InputError
+from denseam.errors import InputError, shown
 from denseam.rules.fields import Kind, Parameter, parameters, short
 from denseam.rules.regimes import regime_letter
 from denseam.studies.description import AXES, REGIME, Description
@@ -70,7 +70,7 @@ class Records(Sequence[Row]):
     """Rows, one per run, in memory; `skipped` names the files that could not be read."""
 
     def __init__(self, rows: Iterable[Row], skipped: Iterable[str] = ()) -> None:
-        self._rows = list({row["key"]: row for row in rows}.values())
+        self._rows = list({row["key"]: row for row in _checked(rows)}.values())
         self.skipped = tuple(skipped)
 
     def __len__(self) -> int:
@@ -121,6 +121,15 @@ class Records(Sequence[Row]):
         except ImportError:
             raise InputError("to_pandas needs pandas: pip install pandas") from None
         return self.table().to_pandas()
+
+
+def _checked(rows: Iterable[Row]) -> list[Row]:
+    """Return rows, or refuse what is none; a table of another tool has no keys (`dam.verdict` takes it)."""
+    listed = list(rows) if isinstance(rows, Iterable) and not isinstance(rows, str) else [rows]
+    for row in listed:
+        if not (isinstance(row, Mapping) and "key" in row):
+            raise InputError(f"rows must be records, each with the key of its run, got {shown(row)}")
+    return listed
 
 
 def row(study: Study, outcome: Outcome) -> Row:

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from denseam.errors import InputError
-from denseam.files import write_whole
+from denseam.files import path_of, write_whole
 from denseam.studies.records import COLUMNS, LATER, OPTIONAL, PROBE_COLUMNS, Records, Row
 
 #: The folder beside the shards with the description of every study they came from.
@@ -36,7 +36,7 @@ class Store:
     """A folder of shards."""
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        self.folder = Path(folder)
+        self.folder = path_of("folder", folder)
         self.shards = self.folder / "shards"
 
     def prepare(self) -> None:

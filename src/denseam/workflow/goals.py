@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
+from denseam.data.concerns import Concern, warn
 from denseam.data.sources import source
 from denseam.errors import InputError
 from denseam.rules import Shape, cost
@@ -60,6 +61,11 @@ class Goal:
         """N or K, the size that grows."""
         return self.study.regime.letter
 
+    @property
+    def concerns(self) -> list[Concern]:
+        """What is wrong with the scale of the data."""
+        return self.study.source().concerns(self.study.noise)
+
     def at(self, scales: tuple[int, ...], eta0: tuple[float, ...], seeds: int, **axes: Any) -> Study:
         """Return the study with these sizes, learning rates and seeds."""
         held = {k: v for k, v in self.study.axes.items() if k not in axes}
@@ -79,7 +85,7 @@ def goal(
     scales: Sequence[int] | None = None,
     **target: Any,
 ) -> Goal:
-    """Return the goal with these sizes.
+    """Return the goal with these sizes; warn if the data is badly scaled (`DataWarning`).
 
     Parameters
     ----------
@@ -108,8 +114,11 @@ def goal(
         | {"regime": growth, "data": data, "preparation": preparation}
     )
     if scales:
-        return Goal(study, _checked(DOCUMENT["scales"].read(scales), scale, study), first=len(scales))
-    return Goal(study, ladder(study, scale))
+        wanted = Goal(study, _checked(DOCUMENT["scales"].read(scales), scale, study), first=len(scales))
+    else:
+        wanted = Goal(study, ladder(study, scale))
+    warn(wanted.concerns, f"data {data}")
+    return wanted
 
 
 def _checked(scales: tuple[int, ...], target: int, study: Study) -> tuple[int, ...]:

@@ -15,7 +15,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from denseam.errors import InputError, listed
+from denseam.data.concerns import Concern
+from denseam.errors import InputError, listed, refuse, typed
 from denseam.rules import Shape
 from denseam.rules.cost import operations, step_operations, steps, training_bytes
 from denseam.rules.table import OPTIMIZERS
@@ -97,12 +98,13 @@ def _sizes(shape: Shape) -> dict[str, int | None]:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """The cost of tuning, of training, and of a sweep at the target instead."""
+    """The cost of tuning, of training, and of a sweep at the target instead; what is wrong with the data."""
 
     machine: Machine
     tuning: tuple[PlanRow, ...]
     training: PlanRow
     sweep: PlanRow
+    concerns: tuple[Concern, ...] = ()
 
     @property
     def share(self) -> float:
@@ -125,6 +127,7 @@ class Plan:
             "training": self.training.to_json(),
             "target_sweep": self.sweep.to_json(),
             "share": self.share,
+            "warnings": [concern.describe() for concern in self.concerns],
         }
 
 
@@ -133,6 +136,7 @@ def plan(goal: Goal, *, seeds: int = 3, machine: Machine | None = None) -> Plan:
 
     `tune` may cost more: if necessary it widens the grid, or adds seeds or larger sizes.
     """
+    refuse(typed(Goal, "a Goal, from denseam.goal(…)", goal=goal))
     machine = machine or Machine.here()
     study = goal.study
 
@@ -157,6 +161,7 @@ def plan(goal: Goal, *, seeds: int = 3, machine: Machine | None = None) -> Plan:
         tuning=tuple(tuning),
         training=row("train", goal.target, 1, False),
         sweep=row("sweep the target", goal.target, points * seeds, True),
+        concerns=tuple(goal.concerns),
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from denseam import __version__
 from denseam.analysis.prediction import Expected
 from denseam.errors import InputError
-from denseam.files import write_whole
+from denseam.files import path_of, write_whole
 from denseam.studies.documents import from_document, to_document
 from denseam.studies.study import RunSpec, Study
 
@@ -78,7 +78,7 @@ def read_recipe(folder: str | os.PathLike[str], data: str | None = None) -> Reci
 
     `data` gives the samples a new place; their content must be the same.
     """
-    path = Path(folder) / FILE
+    path = path_of("folder", folder) / FILE
     try:
         document = json.loads(path.read_text())
     except OSError:
@@ -100,6 +100,6 @@ def read_recipe(folder: str | os.PathLike[str], data: str | None = None) -> Reci
         digest = kept["data_digest"]
     except (KeyError, TypeError, AttributeError) as error:
         raise InputError(f"tuned {path}: damaged or foreign ({error})") from None
-    if study.source().digest != digest:
+    if not study.source().has_digest(digest):
         raise InputError(f"data {study.data}: its content is not that of the tuning in {folder}")
     return recipe

@@ -27,7 +27,7 @@ from denseam.analysis.causes import Cause
 from denseam.analysis.prediction import Expected, expected_curve
 from denseam.analysis.statistics import Interval, mean_interval
 from denseam.analysis.transfer import FEWEST, REGRET_GOOD, Verdict, verdict
-from denseam.errors import InputError, refuse
+from denseam.errors import InputError, above_zero, refuse, typed
 from denseam.rules import Scales
 from denseam.studies.description import AXES
 from denseam.studies.records import Records
@@ -156,6 +156,7 @@ class Tuned:
             "parameters": {n: getattr(target, n) for n in names} if target else None,
             "cost": dataclasses.asdict(self.cost) | {"share": self.cost.share},
             "data": self.goal.study.source().describe(),
+            "warnings": [concern.describe() for concern in self.goal.concerns],
             "verdict": self.verdict.to_json(),
             "others": {k: v.to_json() for k, v in self.others.items()},
         }
@@ -198,16 +199,17 @@ def tune(
     target
         The goal, as the arguments of `denseam.workflow.goals.goal`.
     """
+    of_data = typed((str, Goal), "a path, the name of a data set, or a Goal", data=data)
+    refuse([*of_data, *typed(Sequence, "names of axes", tuned=tuned)])
     wanted = goal(data, **target) if isinstance(data, str) else data
-    axes = tuple(dict.fromkeys(tuned))
+    axes = tuple(dict.fromkeys(tuned.split(",") if isinstance(tuned, str) else tuned))
     known = ("eta0", *(a for a in AXES if a not in ("eta0", "noise")))
     problems = [f"tune must name axes among {', '.join(known)}, got {a!r}" for a in axes if a not in known]
     if "eta0" not in axes:
         problems.append("tune must name eta0: everything else depends on it")
     if not isinstance(seeds, int) or not FEWEST <= seeds <= MOST_SEEDS:
         problems.append(f"seeds must be a whole number from {FEWEST} to {MOST_SEEDS}, got {seeds!r}")
-    if not budget > 0:
-        problems.append(f"budget must be above 0, got {budget!r}")
+    problems += above_zero(budget=budget)
     if not isinstance(trials, int) or trials < 16:
         problems.append(f"trials must be a whole number of at least 16, got {trials!r}")
     refuse(problems)
