@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 
@@ -93,6 +95,12 @@ def typed(kind: type[Any] | tuple[type[Any], ...], what: str, **values: Any) -> 
     for name, value in values.items():
         if not isinstance(value, kind):
             yield f"{name} must be {what}, got {shown(value)}"
+
+
+def path_of(argument: str, value: str | os.PathLike[str]) -> Path:
+    """Return an argument as a path, or refuse what cannot be one."""
+    refuse(typed((str, os.PathLike), "a path", **{argument: value}))
+    return Path(value)
 
 
 def shown(value: object) -> str:

@@ -8,8 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from denseam.errors import refuse, typed
-
 
 @runtime_checkable
 class Writers(Protocol):
@@ -34,12 +32,6 @@ class Alone:
 
 
 ALONE = Alone()
-
-
-def path_of(argument: str, value: str | os.PathLike[str]) -> Path:
-    """Return an argument as a path, or refuse what cannot be one."""
-    refuse(typed((str, os.PathLike), "a path", **{argument: value}))
-    return Path(value)
 
 
 def each(writers: Writers, target: Path, part: Callable[[], None]) -> None:

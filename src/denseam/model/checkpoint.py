@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from denseam.errors import InputError
-from denseam.files import ALONE, Alone, Writers, each, path_of
+from denseam.errors import InputError, path_of
+from denseam.files import ALONE, Alone, Writers, each
 
 _KEY = "denseam"
 _FORMAT = 1

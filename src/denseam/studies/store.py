@@ -24,8 +24,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from denseam.errors import InputError
-from denseam.files import path_of, write_whole
+from denseam.errors import InputError, path_of
+from denseam.files import write_whole
 from denseam.studies.records import COLUMNS, LATER, OPTIONAL, PROBE_COLUMNS, Records, Row
 
 #: The folder beside the shards with the description of every study they came from.

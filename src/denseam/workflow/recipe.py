@@ -11,8 +11,8 @@ from typing import Any
 
 from denseam import __version__
 from denseam.analysis.prediction import Expected
-from denseam.errors import InputError
-from denseam.files import path_of, write_whole
+from denseam.errors import InputError, path_of
+from denseam.files import write_whole
 from denseam.studies.documents import from_document, to_document
 from denseam.studies.study import RunSpec, Study
 
