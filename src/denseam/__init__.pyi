@@ -10,6 +10,7 @@ from .analysis.coordinates.of_study import check as check
 from .analysis.transfer import Verdict as Verdict
 from .analysis.transfer import horizon as horizon
 from .analysis.transfer import verdict as verdict
+from .errors import DataWarning as DataWarning
 from .errors import InputError as InputError
 from .errors import UnboundedEnergyWarning as UnboundedEnergyWarning
 from .errors import UnprescribedWarning as UnprescribedWarning

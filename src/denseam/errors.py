@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 
@@ -28,6 +30,10 @@ class UnprescribedWarning(UserWarning):
 
 class UnboundedEnergyWarning(UserWarning):
     """The energy of this model has no lower bound; recall may diverge."""
+
+
+class DataWarning(UserWarning):
+    """Data is badly scaled, or unlike that of training; the result may mean little."""
 
 
 def refuse(problems: Iterable[str]) -> None:
@@ -89,6 +95,25 @@ def whole(least: int = 1, **values: Any) -> Iterator[str]:
     for name, value in values.items():
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             yield f"{name} must be a whole number of at least {least}, got {value!r}"
+
+
+def typed(kind: type[Any] | tuple[type[Any], ...], what: str, **values: Any) -> Iterator[str]:
+    """Yield a problem for each value of another type; `what` says in words what it must be."""
+    for name, value in values.items():
+        if not isinstance(value, kind):
+            yield f"{name} must be {what}, got {shown(value)}"
+
+
+def path_of(argument: str, value: str | os.PathLike[str]) -> Path:
+    """Return an argument as a path, or refuse what cannot be one."""
+    refuse(typed((str, os.PathLike), "a path", **{argument: value}))
+    return Path(value)
+
+
+def shown(value: object) -> str:
+    """Return a value as text of one line, at most about 60 characters long."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 60 else f"{text[:50]} … ({type(value).__name__})"
 
 
 def _is_number(value: object) -> bool:

@@ -38,7 +38,7 @@ class Case:
     transferred: float
     costs: Sequence[Cost]
     ahead: Cost | None
-    shares: Mapping[int, float]
+    shares: Mapping[int, float] | None
     target: int | None
     tolerance: float
     measured: Measured
@@ -181,7 +181,7 @@ def _too_few(case: Case) -> Decision | None:
 
 
 def _nothing_learned(case: Case) -> Decision | None:
-    worst = max(case.shares.values())
+    worst = max(case.shares.values()) if case.shares else 0.0
     if worst <= LEARNED:
         return None
     return Decision(Cause.NOTHING_LEARNED, {"share": worst}, Next(Action.TRAIN_LONGER))
@@ -208,7 +208,9 @@ def _surely_above(case: Case, limit: float, measured: Cause, predicted: Cause) -
 
 
 def _loss_rises(case: Case) -> Decision | None:
-    scale = max(case.shares, key=lambda s: case.shares[s])
+    if case.shares is None:
+        return None
+    scale = max(case.shares, key=case.shares.__getitem__)
     rise = case.shares[scale] / case.shares[case.grid.scales[0]] - 1
     if rise <= RISE_BAD:
         return None

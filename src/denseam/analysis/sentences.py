@@ -43,7 +43,7 @@ REASONS = {
 }
 
 NEXT_STEPS = {
-    Action.RESUME: "Run the sweep again: it resumes.",
+    Action.RESUME: "Add the missing runs; `denseam sweep` resumes if it is run again.",
     Action.LOWER_GRID: "Lower the grid of {axis}: its smallest value is {value:.3g}.",
     Action.EXTEND_GRID: "Extend the grid of {axis} {beyond} {value:.3g}.",
     Action.REFINE_GRID: "Sweep {axis} in steps that are {finer} times as fine.",

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -37,10 +37,10 @@ from denseam.analysis.optima import Optima
 from denseam.analysis.statistics import Interval
 from denseam.analysis.thresholds import REGRET_GOOD
 from denseam.analysis.verdicts import Measured, Verdict
-from denseam.errors import listed, refuse
-from denseam.rules.regimes import regime_letter
+from denseam.errors import InputError, above_zero, listed, refuse
 from denseam.studies.description import AXES
-from denseam.studies.records import Records, Row, epochs_of
+from denseam.studies.foreign import records_of
+from denseam.studies.records import Records, Row, epochs_of, has_curves, loss_name, size_name
 
 __all__ = ["COLUMNS", "Verdict", "exit_code", "hold_others", "horizon", "verdict"]
 
@@ -49,23 +49,25 @@ COLUMNS = ("study", "study_id", "scale", "regime", "seed", "status", "final_mse"
 
 
 def verdict(
-    records: Records | Iterable[Row],
+    records: Any,
     *,
     axis: str | None = None,
     target: int | None = None,
     curves: Curves | None = None,
     epoch: int | None = None,
     tolerance: float = REGRET_GOOD,
+    columns: Mapping[str, str] | None = None,
 ) -> list[Verdict]:
     """Judge every study in the records.
 
     Parameters
     ----------
     records
-        From `denseam.sweep`, or read from a folder.
+        From `denseam.sweep`, or read from a folder; or a sweep of any other tool: a frame of pandas, polars
+        or Arrow with a row for each run, or the path of such a table (CSV, Parquet or JSON lines).
     axis
         The hyperparameter that should stay put; by default the one that was swept, eta0 if several
-        were. Other swept axes are held at their best values at the smallest scale.
+        were. Other swept axes are held at their best values at the smallest scale. In a table it is a column.
     target
         The scale it will be used at. The optima and the edge are extrapolated to it, and judged there, too.
     curves
@@ -74,8 +76,11 @@ def verdict(
         Judge by the loss of this epoch (from 1) instead of the last one; needs the curves.
     tolerance
         The regret up to which a value is good.
+    columns
+        The columns of a table whose names are not recognised: 'size', 'loss', 'seed', 'diverged' or 'study' →
+        its name.
     """
-    rows = records if isinstance(records, Records) else Records(records)
+    rows = records_of(records, axis=axis, columns=columns)
     question = Question(axis, target, epoch, tolerance)
     refuse(question.problems(rows))
     return [_judge(name, study, question, curves) for name, study in sorted(rows.studies().items())]
@@ -91,6 +96,9 @@ def horizon(
     records: Records, *, axis: str | None = None, points: int = 8
 ) -> dict[str, dict[int, dict[int, float | None]]]:
     """Return study → epoch → scale → optimum, from the curves: how the optimum moves with training."""
+    records = records_of(records, axis=axis)
+    if not has_curves(records):
+        raise InputError("horizon needs the loss curves of the runs; these records have none")
     optima: dict[str, dict[int, dict[int, float | None]]] = {}
     for name, study in sorted(records.studies().items()):
         last = max(epochs_of(row)[-1] for row in study)
@@ -102,7 +110,7 @@ def horizon(
 
 def hold_others(rows: list[Row], axis: str) -> tuple[list[Row], dict[str, float]]:
     """Return the runs with the other swept axes at their best at the smallest scale, and these values."""
-    others = [a for a in AXES if a != axis and len({row[a] for row in rows}) > 1]
+    others = [a for a in AXES if a != axis and len({row.get(a) for row in rows}) > 1]
     if not others:
         return rows, {}
     smallest = min(row["scale"] for row in rows)
@@ -131,16 +139,20 @@ class Question:
     def problems(self, rows: Records) -> list[str]:
         """Return what is wrong with it, for these records."""
         problems = []
-        if self.axis is not None and self.axis not in AXES:
+        if not rows:
+            problems.append("records must not be empty: there is no run to judge")
+        if self.axis is not None and self.axis not in AXES and any(row["swept"] != self.axis for row in rows):
             problems.append(f"axis must be {listed(AXES)}, got {self.axis!r}")
         if not self.tolerance > 0:
             problems.append(f"tolerance must be above 0, got {self.tolerance!r}")
-        if not rows:
-            problems.append("records must not be empty: there is no run to judge")
-        elif self.target is not None and self.target < (smallest := min(row["scale"] for row in rows)):
-            problems.append(
-                f"target must be at least the smallest scale in the records, {smallest}, got {self.target}"
-            )
+        if self.epoch is not None and not has_curves(rows):
+            problems.append("epoch needs the loss curves of the runs; these records have none")
+        if self.target is not None:
+            problems += above_zero(target=self.target)
+            smallest = min(rows, key=lambda row: row["scale"], default=None)
+            if smallest is not None and self.target < smallest["scale"]:
+                base = f"{size_name(smallest)} = {smallest['scale']}"
+                problems.append(f"target must be at least the smallest size, {base}, got {self.target}")
         return problems
 
 
@@ -163,7 +175,8 @@ def _judge(name: str, study: Records, question: Question, curves: Curves | None)
     return Verdict(
         name=name,
         axis=axis,
-        scale_letter=regime_letter(rows[0]["regime"]),
+        scale_letter=size_name(rows[0]),
+        loss_name=loss_name(rows[0]),
         seeds=max(grid.counts),
         tolerance=question.tolerance,
         notes=tuple(notes),
@@ -248,7 +261,9 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _shares_of_zero(grid: Grid, rows: Sequence[Row]) -> dict[int, float]:
+def _shares_of_zero(grid: Grid, rows: Sequence[Row]) -> dict[int, float] | None:
+    if any(row["zero_mse"] is None for row in rows):
+        return None
     # Data may have another variance at another size; what counts is the share of it that is left.
     zeros: dict[int, list[float]] = {}
     for row in rows:

@@ -11,6 +11,7 @@ from denseam.analysis import sentences
 from denseam.analysis.causes import Cause, Flag, Next, Status
 from denseam.analysis.statistics import Interval
 from denseam.analysis.thresholds import REGRET_GOOD
+from denseam.studies.records import LOSS
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -78,6 +79,8 @@ class Verdict(Measured):
         The largest number of seeds of a scale, counting those with a run for every value of the axis.
     tolerance
         The regret up to which a value is good.
+    scale_letter, loss_name
+        The names of the size and of the loss: N or K and 'MSE per feature', or the columns of a table.
     """
 
     name: str
@@ -89,6 +92,7 @@ class Verdict(Measured):
     evidence: Mapping[str, float] = dataclasses.field(default_factory=dict)
     next: Next | None = None
     notes: tuple[Flag, ...] = ()
+    loss_name: str = LOSS
 
     @property
     def status(self) -> Status:
@@ -125,6 +129,7 @@ class Verdict(Measured):
         return {
             "name": self.name,
             "axis": self.axis,
+            "size": self.scale_letter,
             "status": self.status,
             "cause": self.cause.value,
             "scale": self.scale,

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from denseam.cli.options import cluster_options, json_option, quiet_option, takes
+from denseam.cli.options import RESULTS_HELP, cluster_options, json_option, quiet_option, table_options, takes
 from denseam.cli.program import IO_ERROR, OK, Group, app, interruptible, progress_of, say_skipped, show
 from denseam.cli.text import print_table
 from denseam.errors import refuse, together
@@ -162,17 +162,27 @@ def _print_outcomes(made: list[Any], seconds: float, table: Path | None) -> None
         print(table)
 
 
-@app.command()
-@click.argument("folder")
-@click.option("--out", show_default="report.html in the folder", help="File to write.")
-@click.option("--axis", show_default="the one that was swept", help="Hyperparameter to judge.")
+@app.command(epilog=RESULTS_HELP)
+@click.argument("results")
+@click.option("--out", show_default="report.html in the folder, or TABLE.html", help="File to write.")
+@click.option(
+    "--axis", show_default="the one that was swept", help="Hyperparameter to judge; in a table, its column."
+)
+@table_options
 @click.option("--target", type=int, help="Scale at which the value will be used.")
 @json_option
-def report(folder: str, out: str | None, axis: str | None, target: int | None, json_: bool) -> int:
-    """Write one self-contained HTML page on everything in a FOLDER of results."""
+def report(
+    results: str,
+    out: str | None,
+    axis: str | None,
+    columns: dict[str, str],
+    target: int | None,
+    json_: bool,
+) -> int:
+    """Write one self-contained HTML page on everything in RESULTS."""
     from denseam.report.page import write_report
 
-    page = write_report(folder, out, axis=axis, target=target)
+    page = write_report(results, out, axis=axis, target=target, columns=columns)
     say_skipped(page.skipped)
     show(json_, {"html": str(page.html), "figures": list(page.figures)}, print, page.html)
     return OK

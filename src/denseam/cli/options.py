@@ -11,6 +11,7 @@ import click
 
 from denseam.rules.fields import Kind, Parameter, Part, parameters
 from denseam.studies.cluster import Cluster
+from denseam.studies.columns import ROLES
 from denseam.studies.description import DOCUMENT
 
 _METAVARS = {
@@ -104,6 +105,29 @@ def study_options(*parts: Part, but: Collection[str] = (), **changes: dict[str, 
 def cluster_options() -> list[Parameter]:
     """Return the parameters that say where a study runs."""
     return [p for p in parameters(Cluster).values() if p.kind is not Kind.OBJECT]
+
+
+#: What the argument of a command may be that reads runs from anywhere.
+RESULTS_HELP = (
+    "RESULTS is a folder of results, or the sweep of any other tool as a table (.csv, .tsv, .parquet, "
+    ".jsonl) with one row for each run. Columns with the usual names are recognised; an infinite or empty "
+    "loss means that the run diverged."
+)
+
+
+def table_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options that name the columns of a table; it gets them as one dictionary."""
+    roles = [role for role in ROLES if role not in ("axis", "study")]  # --axis is an option of its own
+
+    @functools.wraps(function)
+    def collect(**arguments: Any) -> Any:
+        typed = {role: arguments.pop(f"{role}_column") for role in roles}
+        return function(columns={role: name for role, name in typed.items() if name is not None}, **arguments)
+
+    for role in reversed(roles):
+        text = f"Column of {ROLES[role].meaning}, if RESULTS is a table."
+        collect = click.option(f"--{role}", f"{role}_column", metavar="COLUMN", help=text)(collect)
+    return collect
 
 
 json_option = click.option("--json", "json_", is_flag=True, help="Print one JSON document and nothing else.")

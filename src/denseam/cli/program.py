@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 import traceback
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,7 +17,7 @@ import click
 
 from denseam import __version__
 from denseam.cli.options import Command
-from denseam.errors import InputError
+from denseam.errors import DataWarning, InputError
 
 if TYPE_CHECKING:
     from denseam.studies.cluster import Cluster
@@ -72,7 +73,8 @@ def main(arguments: list[str] | None = None) -> int:
     chosen = {"debug": False}
     try:
         _keep_programs()
-        code = app.main(args=arguments, prog_name="denseam", standalone_mode=False, obj=chosen)
+        with _warnings_in_one_line():
+            code = app.main(args=arguments, prog_name="denseam", standalone_mode=False, obj=chosen)
         sys.stdout.flush()
         return code if isinstance(code, int) else OK
     except (BrokenPipeError, SystemExit):  # click and rich exit with 1, the code of a verdict
@@ -87,6 +89,23 @@ def _reader_gone() -> int:
     """Write nothing more to standard output, not even when Python ends; return the exit code."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     return BROKEN_PIPE
+
+
+@contextlib.contextmanager
+def _warnings_in_one_line() -> Iterator[None]:
+    """Print warnings about data as one line on standard error, without the place in the code."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", DataWarning)
+        before = warnings.showwarning
+
+        def say(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+            if issubclass(category, DataWarning):
+                print(f"warning: {message}", file=sys.stderr)
+            else:
+                before(message, category, *where, **more)
+
+        warnings.showwarning = say
+        yield
 
 
 def _failed(error: BaseException) -> int:

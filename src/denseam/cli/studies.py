@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shlex
 import sys
 from collections.abc import Sequence
@@ -11,11 +12,20 @@ from typing import Any
 import click
 
 from denseam.analysis.thresholds import REGRET_GOOD
-from denseam.cli.options import cluster_options, json_option, quiet_option, study_options, takes
+from denseam.cli.options import (
+    RESULTS_HELP,
+    cluster_options,
+    json_option,
+    quiet_option,
+    study_options,
+    table_options,
+    takes,
+)
 from denseam.cli.program import IO_ERROR, OK, app, needed, progress_of, say_skipped, show, training_on
 from denseam.cli.text import print_check, print_files, print_horizon, print_proposal, print_verdicts
 from denseam.errors import InputError, refuse, together
 from denseam.rules.fields import Part
+from denseam.studies.records import Records
 
 
 @app.command()
@@ -78,9 +88,12 @@ def _axes(texts: Sequence[str]) -> dict[str, str]:
     return {name: values for name, _, values in (text.partition("=") for text in texts)}
 
 
-@app.command()
-@click.argument("folder")
-@click.option("--axis", show_default="the one that was swept", help="Hyperparameter to judge.")
+@app.command(epilog=RESULTS_HELP)
+@click.argument("results")
+@click.option(
+    "--axis", show_default="the one that was swept", help="Hyperparameter to judge; in a table, its column."
+)
+@table_options
 @click.option("--target", type=int, help="Scale at which the value will be used.")
 @click.option(
     "--tolerance", type=float, default=REGRET_GOOD, show_default=True, help="Regret that is good enough."
@@ -89,26 +102,24 @@ def _axes(texts: Sequence[str]) -> dict[str, str]:
 @click.option("--plot", help="Folder for the transfer figure.")
 @json_option
 def verdict(
-    folder: str,
+    results: str,
     axis: str | None,
+    columns: dict[str, str],
     target: int | None,
     tolerance: float,
     horizon: bool,
     plot: str | None,
     json_: bool,
 ) -> int:
-    """Judge whether the best hyperparameter stays put across the scales in a FOLDER of results."""
-    from denseam.analysis.transfer import COLUMNS, exit_code
+    """Judge whether the best hyperparameter stays put across the scales in RESULTS."""
+    from denseam.analysis.transfer import exit_code
     from denseam.analysis.transfer import horizon as horizons
     from denseam.analysis.transfer import verdict as judge
-    from denseam.studies.store import Store
 
-    store = Store(folder)
-    records = store.read(None if horizon or plot else COLUMNS)
+    records, curves = _judged(results, axis, columns, whole=horizon or plot is not None)
     say_skipped(records.skipped)
     if not len(records):
-        raise InputError(f"{folder}: contains no runs")
-    curves = None if horizon or plot else store.curves
+        raise InputError(f"{results}: contains no runs")
     verdicts = judge(records, axis=axis, target=target, curves=curves, tolerance=tolerance)
     document: dict[str, Any] = {"studies": [v.to_json() for v in verdicts]}
     if horizon:
@@ -126,6 +137,18 @@ def verdict(
 
     show(json_, document, print_text)
     return exit_code(verdicts)
+
+
+def _judged(results: str, axis: str | None, columns: dict[str, str], whole: bool) -> tuple[Records, Any]:
+    """Return the runs of a folder or table, and a reader of loss curves if they are left in the folder."""
+    from denseam.analysis.transfer import COLUMNS
+    from denseam.studies.foreign import records_of
+    from denseam.studies.store import Store
+
+    if whole or columns or not os.path.isdir(results):
+        return records_of(results, axis=axis, columns=columns), None
+    store = Store(results)
+    return store.read(COLUMNS), store.curves
 
 
 @app.command()

@@ -253,11 +253,10 @@ def print_recalled(results: list[Any], files: list[str]) -> None:
             for r in rows
         ],
     )
-    if any(0 < r["best_step"] < steps and r["error_end"] > 1.2 * r["error_best"] for r in rows):
-        print(
-            "further steps lead to attractors of the memory, away from the samples: the memory is trained to "
-            "denoise in one step (--steps)"
-        )
+    for r in results:
+        if r.hint is not None:
+            level = f"noise {r.noise:g}: " if len(results) > 1 else ""
+            print(f"{level}{r.hint.describe()}")
     print_files(files)
 
 

@@ -259,11 +259,18 @@ def recall(checkpoint: str, input_: str, noise: str, out: str | None, json_: boo
     """
     from denseam.report.recalled import write_recalled
     from denseam.rules.fields import grid_values
+    from denseam.workflow.likeness import unlike_training
     from denseam.workflow.recalling import recall_file
 
     results = recall_file(checkpoint, input_, noise=grid_values("noise", noise), out=out, **options)
     files = [] if out is None else [str(f) for f in write_recalled(results, out)]
-    document = {"levels": [r.to_json() for r in results], "files": files}
+    unlike = results[0].differences
+    document = {
+        "levels": [r.to_json() for r in results],
+        "unlike_training": {d.kind.name.lower(): d.value for d in unlike},
+        "warnings": [unlike_training(unlike)] if unlike else [],
+        "files": files,
+    }
     show(json_, document, print_recalled, results, files)
     return OK
 

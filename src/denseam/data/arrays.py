@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.sparse.linalg import svds
 
+from denseam.data.concerns import Concern, concerns
 from denseam.data.encoder import Encoder
 from denseam.data.preparation import Preparation, Shrink
 from denseam.data.readers import Raw
@@ -49,6 +50,7 @@ class _Statistics:
 
     mean: Float[np.ndarray, " N0"]
     variance: Float[np.ndarray, " N0"]
+    reach: Float[np.ndarray, " N0"]  # the largest distance from the mean
     deviation: Float[np.ndarray, " N0"] | None
 
     def centred(self, x: Float[np.ndarray, "n N0"]) -> Float[np.ndarray, "n N0"]:
@@ -93,6 +95,11 @@ class ArrayFamily:
             f"{self.raw.digest} {self.shrink}{standard} unit_variance={p.unit_variance} "
             f"heldout={p.heldout:.12g}"
         )
+
+    def has_digest(self, digest: str) -> bool:
+        """Return whether a digest, maybe one of an earlier version, is that of this data."""
+        content, _, preparation = digest.partition(" ")
+        return self.raw.has_digest(content) and preparation == self.digest.partition(" ")[2]
 
     @property
     def features(self) -> int:
@@ -154,6 +161,12 @@ class ArrayFamily:
             except InputError as error:
                 problems += error.problems
         return problems
+
+    def concerns(self, noise: float) -> list[Concern]:
+        """Return what is wrong with the scale of this data, for noise of a standard deviation."""
+        unit_variance, known = self.preparation.unit_variance, self._statistics
+        size = 1.0 if unit_variance else math.sqrt(float(np.mean(known.variance)))
+        return concerns(known.reach if self.raw.image is None else None, size, noise)
 
     # --- samples -----------------------------------------------------------------------------------
 
@@ -258,6 +271,7 @@ class ArrayFamily:
             if shift is None:
                 shift = x[0].copy()  # sums of squares of values far from zero would lose digits
                 total, squares = np.zeros_like(shift), np.zeros_like(shift)
+                low, high = shift, shift
             if not np.isfinite(x).all():
                 row, column = np.argwhere(~np.isfinite(x))[0]
                 raise InputError(
@@ -266,11 +280,13 @@ class ArrayFamily:
                 )
             d = x - shift
             total, squares, n = total + d.sum(0), squares + (d * d).sum(0), n + len(x)
+            low, high = np.minimum(low, x.min(0)), np.maximum(high, x.max(0))
         assert shift is not None
         mean = shift + total / n
         variance = np.maximum(squares / n - (total / n) ** 2, 0)
         self._refuse_constant(mean, variance)
-        return _Statistics(mean, variance, np.sqrt(variance) if self.preparation.standardize else None)
+        deviation = np.sqrt(variance) if self.preparation.standardize else None
+        return _Statistics(mean, variance, np.maximum(high - mean, mean - low), deviation)
 
     def _refuse_constant(self, mean: Float[np.ndarray, " N0"], variance: Float[np.ndarray, " N0"]) -> None:
         # A feature whose variation float32 cannot resolve counts as constant.

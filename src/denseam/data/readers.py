@@ -8,6 +8,7 @@ import functools
 import gzip
 import hashlib
 import importlib.util
+import io
 import lzma
 import math
 import os
@@ -76,6 +77,7 @@ class Raw:
     origin: str
     _files: tuple[Path, ...]
     _part: str = ""  # which array of a file that holds several
+    _by_values: bool = False  # whether the digest is that of the array instead of the files
 
     @property
     def samples(self) -> int:
@@ -100,8 +102,17 @@ class Raw:
         """The SHA-256 of the content: the same for equal files in different places.
 
         For one file it is the hash of its bytes; for several files, of their names and contents in order; for
-        one of several arrays in a file, of the array's name and the file.
+        one of several arrays in a file, of the array's name and the file. For a Parquet file it is the hash
+        of the `.npy` file that NumPy writes of the same array, so that both are the same data.
         """
+        return f"sha256:{_npy_sha256(self.array).hex()}" if self._by_values else self._digest_of_files
+
+    def has_digest(self, digest: str) -> bool:
+        """Return whether this data has a digest; earlier versions took that of the file for Parquet, too."""
+        return digest == self.digest or (self._by_values and digest == self._digest_of_files)
+
+    @functools.cached_property
+    def _digest_of_files(self) -> str:
         with _naming(self.origin):
             digests = [_sha256(path) for path in self._files]
         if len(digests) == 1 and not self._part:
@@ -182,6 +193,18 @@ def _line(error: BaseException) -> str:
 def _sha256(path: Path) -> bytes:
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").digest()
+
+
+def _npy_sha256(array: npt.NDArray[Any]) -> bytes:
+    """Return the hash of the bytes that `numpy.save` writes of an array, in pieces."""
+    header = io.BytesIO()
+    form = np.lib.format
+    form.write_array_header_1_0(header, form.header_data_from_array_1_0(array))
+    total = hashlib.sha256(header.getvalue())
+    rows = max(1, _PIECE // max(1, array[:1].nbytes))
+    for first in range(0, len(array), rows):
+        total.update(np.ascontiguousarray(array[first : first + rows]).data)
+    return total.digest()
 
 
 def _exists(path: str) -> bool:
@@ -411,7 +434,7 @@ def _columns(file: Any, path: Path, key: str | None, origin: str) -> Raw:
         shape = _vectors(file, chosen[0], dtype, spool) if vectors else _table(file, chosen, dtype, spool)
         array = spool.array(dtype, shape)
     part = "" if len(fields) == 1 or (key is None and not vectors) else chosen[0]
-    return Raw(array, 1.0, origin, (path,), part)
+    return Raw(array, 1.0, origin, (path,), part, _by_values=True)
 
 
 def _chosen(fields: Mapping[str, Any], path: Path, key: str | None) -> list[str]:

@@ -11,11 +11,12 @@ import numpy as np
 from jaxtyping import Array, Int
 
 from denseam.data.arrays import ArrayFamily
+from denseam.data.concerns import Concern
 from denseam.data.encoder import Encoder
 from denseam.data.gaussian import anisotropic, isotropic
 from denseam.data.preparation import Preparation
 from denseam.data.readers import NAMED, read
-from denseam.errors import refuse
+from denseam.errors import refuse, typed
 from denseam.model.streams import Stream
 from denseam.rules import Shape
 
@@ -29,6 +30,9 @@ class Source(Protocol):
     @property
     def digest(self) -> str:
         """The identity of the data: two sources with the same digest give the same samples."""
+
+    def has_digest(self, digest: str) -> bool:
+        """Return whether a digest, maybe one of an earlier version, is that of this data."""
 
     @property
     def features(self) -> int | None:
@@ -47,6 +51,9 @@ class Source(Protocol):
 
     def problems(self, shape: Shape) -> list[str]:
         """Return why this data cannot provide a shape; empty if it can."""
+
+    def concerns(self, noise: float) -> list[Concern]:
+        """Return what is wrong with the scale of this data, for noise of a standard deviation."""
 
     def samples(self, shape: Shape, seed: int, dtype: Any) -> Any:
         """Return the P training samples of a seed."""
@@ -77,12 +84,20 @@ class Gaussian:
         self.name, self.exponent = name, GAUSSIANS[name]
         self.digest = f"gaussian:{self.exponent:.12g}"
 
+    def has_digest(self, digest: str) -> bool:
+        """Return whether a digest is that of this data."""
+        return digest == self.digest
+
     def describe(self) -> str:
         """Return its name."""
         return self.name
 
     def problems(self, shape: Shape) -> list[str]:
         """Return nothing: every shape is available."""
+        return []
+
+    def concerns(self, noise: float) -> list[Concern]:
+        """Return nothing: every feature has a variance of order 1."""
         return []
 
     def samples(self, shape: Shape, seed: int, dtype: Any) -> Array:
@@ -130,7 +145,8 @@ def source(name: str, preparation: Preparation | None = None) -> Source:
     preparation
         How samples from a file are prepared.
     """
-    preparation = preparation or Preparation()
+    preparation = Preparation() if preparation is None else preparation
+    refuse([*typed(str, "text", data=name), *typed(Preparation, "Preparation(…)", preparation=preparation)])
     if name in GAUSSIANS:
         refuse(
             f"{field} belongs to data from a file, not to {name!r}"

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from denseam.errors import InputError
+from denseam.errors import InputError, path_of
 from denseam.files import ALONE, Alone, Writers, each
 
 _KEY = "denseam"
@@ -34,7 +34,7 @@ def write(
     path: str | os.PathLike[str], tensors: Mapping[str, Any], document: Any, writers: Writers = ALONE
 ) -> Path:
     """Write tensors (NumPy or JAX) and document, all or nothing; all writers must call it."""
-    target = Path(path)
+    target = path_of("path", path)
     header, places, size = _layout(tensors, {_KEY: json.dumps({"format": _FORMAT, **document})})
     owner = os.getpid() if isinstance(writers, Alone) else "shared"
     temporary = target.with_name(f".{target.name}.{owner}.tmp")
@@ -137,7 +137,7 @@ def opened(path: str | os.PathLike[str]) -> Iterator[Opened]:
     """Open a file from `write`; an `InputError` names the file and what is wrong with it."""
     from safetensors import SafetensorError, safe_open
 
-    source = Path(path)
+    source = path_of("checkpoint", path)
     if not source.is_file():
         raise InputError(f"checkpoint {source}: no such file")
     with contextlib.ExitStack() as stack:

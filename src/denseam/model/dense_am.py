@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
-from denseam.errors import InputError, above_zero, refuse
+from denseam.errors import InputError, above_zero, refuse, shown, together, typed
 from denseam.model import checkpoint, lagrangians, shared
 from denseam.model.lagrangians import Elementwise, Identity, Lagrangian, Tanh
 from denseam.model.shared import MULTIPLIERS, what
@@ -134,11 +134,16 @@ class DenseAM(eqx.Module):
         counts: ArrayLike | None = None,
         scales: Scales | None = None,
     ) -> None:
-        W = jnp.asarray(W)
+        _check_parts(activation, features, centred)
+        W = _array("W", W)
         if W.ndim != 2 or not jnp.issubdtype(W.dtype, jnp.floating):
             raise InputError(f"W must be a matrix of floats, memories × features, got {what(W)}")
+        if scales is not None:
+            refuse(typed(Scales, "Scales, from a rule at a shape", scales=scales))
         arrays = {"b": b, "c": c, "counts": counts, "s1": s1, "s2": s2, "s_b": s_b, "s_c": s_c}
-        cast: dict[str, Any] = {k: None if v is None else jnp.asarray(v, W.dtype) for k, v in arrays.items()}
+        cast: dict[str, Any] = {
+            k: None if v is None and k == "counts" else _array(k, v, W.dtype) for k, v in arrays.items()
+        }
         shared.check_shapes(W, cast)
         self.W = W
         self.b, self.c, self.counts = cast["b"], cast["c"], cast["counts"]
@@ -152,7 +157,7 @@ class DenseAM(eqx.Module):
     def create(
         cls,
         scales: Scales,
-        activation: Lagrangian,
+        activation: Lagrangian | None = None,
         *,
         seed: int = 0,
         features: Elementwise | None = None,
@@ -167,7 +172,7 @@ class DenseAM(eqx.Module):
         scales
             From a rule at a shape, which also gives N and K.
         activation
-            For example ``relu(power=1)``.
+            For example ``relu(power=1)``; always needed.
         seed
             The integer that all random numbers come from.
         features, centred
@@ -179,6 +184,12 @@ class DenseAM(eqx.Module):
         dtype
             float32 or float64 (which needs ``jax_enable_x64``).
         """
+        together(
+            lambda: refuse(typed(Scales, "Scales, from a rule at a shape", scales=scales)),
+            lambda: _check_parts(activation, features, centred),
+            lambda: _check_dtype(dtype),
+        )
+        assert activation is not None
         shared.check_start(scales, activation, features, bias_init)
         N, K = scales.shape.N, scales.shape.K
 
@@ -309,7 +320,7 @@ class DenseAM(eqx.Module):
             True where a feature is known and must keep its value.
         """
         state = self._samples("x", x)
-        mask = jnp.zeros(state.shape[-1:], bool) if clamp is None else jnp.asarray(clamp)
+        mask = jnp.zeros(state.shape[-1:], bool) if clamp is None else _array("clamp", clamp)
         shared.check_recall(state, mask, steps, tolerance, damping)
         return _recall(self, state, jnp.broadcast_to(mask, state.shape), steps, tolerance, damping)
 
@@ -443,7 +454,7 @@ class DenseAM(eqx.Module):
             )
 
     def _samples(self, name: str, x: ArrayLike, axis: Literal["N", "K"] = "N") -> Array:
-        x = jnp.asarray(x)
+        x = _array(name, x)
         size, word = (self.N, "features") if axis == "N" else (self.K, "memories")
         if x.ndim < 1 or x.shape[-1] != size:
             raise InputError(f"{name} must have {size} {word} along its last axis, got {what(x)}")
@@ -454,6 +465,32 @@ class DenseAM(eqx.Module):
         if h.shape[:-1] != x.shape[:-1]:
             raise InputError(f"h must have the samples of x, {x.shape[:-1]}, got {h.shape[:-1]}")
         return x, h
+
+
+def _check_parts(activation: Any, features: Any, centred: Any) -> None:
+    problems = [*typed(Lagrangian, "a Lagrangian, such as relu()", activation=activation)]
+    if features is not None:
+        problems += typed(Elementwise, "a Lagrangian of single neurons, such as tanh()", features=features)
+    if centred is not None:
+        problems += typed((bool, np.bool_), "true or false", centred=centred)
+    refuse(problems)
+
+
+def _check_dtype(dtype: Any) -> None:
+    try:
+        floating = jnp.issubdtype(jnp.dtype(dtype), jnp.floating)
+    except TypeError:
+        floating = False
+    if not floating:
+        raise InputError(f"dtype must be a type of floats, such as float32, got {shown(dtype)}")
+
+
+def _array(name: str, value: Any, dtype: Any = None) -> Array:
+    """Return a value as an array, or refuse what is not numbers."""
+    try:
+        return jnp.asarray(value, dtype)
+    except (TypeError, ValueError):
+        raise InputError(f"{name} must be numbers, got {shown(value)}") from None
 
 
 def _parameters(model: Any) -> tuple[Any, Any, Any]:
@@ -529,7 +566,7 @@ def _solve(
 
 
 def _times(t: ArrayLike | Sequence[float], dtype: Any) -> Array:
-    times = np.atleast_1d(np.asarray(t, float))
+    times = np.atleast_1d(np.asarray(_array("t", t), float))
     if times.ndim != 1 or not np.all(np.diff(times) > 0) or not times[0] >= 0 or not 0 < times[-1] < np.inf:
         raise InputError("t must be increasing, finite times, none below 0, that end after 0")
     return jnp.asarray(times, dtype)

@@ -208,7 +208,7 @@ class Softmax(Lagrangian):
     beta: float | Float[Array, ""]
 
     def __init__(self, beta: float | Float[Array, ""] = 1.0) -> None:
-        if isinstance(beta, int | float):
+        if not hasattr(beta, "shape"):  # an array may be traced, and has no value then
             refuse(above_zero(beta=beta))
         self.beta = beta
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from denseam import __version__
-from denseam.errors import InputError, UnboundedEnergyWarning, listed, refuse, whole
+from denseam.errors import InputError, UnboundedEnergyWarning, listed, refuse, typed, whole
 from denseam.rules import Scales
 from denseam.rules.table import BIAS_INITS
 
@@ -29,6 +29,7 @@ def check_shapes(W: Any, arrays: Mapping[str, Any]) -> None:
 
 def check_start(scales: Scales, activation: Any, features: Any, bias_init: str) -> None:
     """Refuse an untrained model that does not fit its scales; warn if its energy has no lower bound."""
+    refuse(typed(Scales, "Scales, from a rule at a shape", scales=scales))
     problems, rule = [], scales.rule
     if bias_init not in BIAS_INITS:
         problems.append(f"bias_init must be {listed(BIAS_INITS)}, got {bias_init!r}")

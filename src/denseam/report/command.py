@@ -36,6 +36,11 @@ class Command:
     notes: tuple[str, ...]
 
 
+FROM_TABLE = Command(
+    "", False, 0, ("The runs were read from a table, which does not say how they were made.",)
+)
+
+
 def sweep_command(rows: Sequence[Row], folder: str) -> Command:
     """Return the `denseam sweep` that trains these runs, all of one study."""
     documents = Store(folder).studies(rows[0]["study_id"])

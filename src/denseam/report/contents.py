@@ -1,10 +1,10 @@
-"""A folder as one plain document: its parts, and a sentence for every missing part."""
+"""A folder or a table as one plain document: its parts, and a sentence for every missing part."""
 
 from __future__ import annotations
 
 import functools
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from denseam import __version__
 from denseam.errors import InputError
 from denseam.report import extras
 from denseam.report.studies import study_document
+from denseam.studies.foreign import records_of
 from denseam.studies.store import Store
 from denseam.workflow import recipe, target
 from denseam.workflow.search import RUNS
@@ -19,14 +20,39 @@ from denseam.workflow.search import RUNS
 _RECALL_PICTURE = "recall.png"
 
 
-def contents(folder: Path, *, axis: str | None = None, target: int | None = None) -> dict[str, Any]:
-    """Return the contents of a folder of results.
+def contents(
+    results: Path,
+    *,
+    axis: str | None = None,
+    target: int | None = None,
+    columns: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """Return the contents of a folder of results, or of a table of runs.
 
     Files that cannot be read are named under `skipped`. A folder without any results is refused.
     """
-    if not folder.is_dir():
-        raise InputError(f"{folder}: no such folder" if not folder.exists() else f"{folder}: not a folder")
-    return _Folder(folder).document(axis, target)
+    if columns or not results.is_dir():
+        return _table(results, axis, target, columns)
+    return _Folder(results).document(axis, target)
+
+
+def _table(
+    path: Path, axis: str | None, target: int | None, columns: Mapping[str, str] | None
+) -> dict[str, Any]:
+    studies = records_of(path, axis=axis, columns=columns).studies()
+    total = sum(map(len, studies.values()))
+    return {
+        "title": path.name,
+        "folder": str(path),
+        "version": __version__,
+        "studies": [
+            study_document(name, study, None, axis=axis, target=target, share=len(study) / total)
+            for name, study in sorted(studies.items())
+        ],
+        "note": "",
+        "tuned": None,
+        **{part: [] for part in ("claims", "trainings", "recalls", "pictures", "absent", "skipped")},
+    }
 
 
 class _Folder:

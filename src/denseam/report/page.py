@@ -1,4 +1,4 @@
-"""One self-contained HTML page on a folder of results.
+"""One self-contained HTML page on a folder of results or a table.
 
 Markup is in `templates/`, the charts in `templates/charts.js`; this module gives the templates their data.
 """
@@ -17,7 +17,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from denseam.errors import InputError
+from denseam.errors import InputError, path_of
 from denseam.files import write_whole
 from denseam.report.contents import contents
 from denseam.report.plots.style import MARKERS
@@ -26,8 +26,8 @@ from denseam.report.wording import duration, number
 _LONG_GRID = 16
 #: The keys of a study that its charts need.
 _DRAWN = (
-    "name", "axis", "letter", "scales", "values", "seeds", "zero", "epochs", "stops", "runs", "curves",
-    "probes",
+    "name", "axis", "letter", "loss_name", "scales", "values", "seeds", "zero", "epochs", "stops", "runs",
+    "curves", "probes",
 )  # fmt: skip
 
 
@@ -41,26 +41,28 @@ class Report:
 
 
 def write_report(
-    folder: str | os.PathLike[str],
+    results: str | os.PathLike[str],
     out: str | os.PathLike[str] | None = None,
     *,
     axis: str | None = None,
     target: int | None = None,
+    columns: Mapping[str, str] | None = None,
 ) -> Report:
-    """Write one page on everything in a folder.
+    """Write one page on everything in a folder, or on a table of runs.
 
     Parameters
     ----------
-    folder
-        The folder of a sweep, a demonstration, a search, a training or a recall; finished or not.
+    results
+        The folder of a sweep, a demonstration, a search, a training or a recall, finished or not; or a table.
     out
-        The file to write; by default `report.html` in the folder.
-    axis, target
+        The file to write; by default `report.html` in the folder, or the name of the table with `.html`.
+    axis, target, columns
         As in `denseam.verdict`.
     """
-    root = Path(folder)
-    document = contents(root, axis=axis, target=target)
-    path = root / "report.html" if out is None else Path(out)
+    root = path_of("results", results)
+    document = contents(root, axis=axis, target=target, columns=columns)
+    own = root / "report.html" if root.is_dir() else root.with_name(f"{root.name.partition('.')[0]}.html")
+    path = own if out is None else Path(out)
     if path.is_dir():
         raise InputError(f"out {path}: is a folder; give the name of a file in it")
     if not path.parent.is_dir():
@@ -83,7 +85,9 @@ def figures_of(document: Mapping[str, Any]) -> list[str]:
     """Return the names of the charts and pictures on the page."""
     names = []
     for s in document["studies"]:
-        names += [f"{s['name']}: transfer", f"{s['name']}: collapse"]
+        names.append(f"{s['name']}: transfer")
+        if s["curves"]:
+            names.append(f"{s['name']}: collapse")
         if s["probes"]:
             names.append(f"{s['name']}: probes")
     names += [f"{t['place']}: training" for t in document["trainings"]]
@@ -153,8 +157,10 @@ def _settings(study: Mapping[str, Any]) -> Iterator[tuple[str, list[tuple[str, s
     where = [
         ("denseam" if name == "version" else name, ", ".join(v)) for name, v in study["versions"].items()
     ]
-    where += [("runs", f"{study['count']:,}"), ("time of all runs", duration(study["seconds"] or 0.0))]
-    yield "Where it ran", where
+    where.append(("runs", f"{study['count']:,}"))
+    if study["seconds"] is not None:
+        where.append(("time of all runs", duration(study["seconds"])))
+    yield "Runs" if study["table"] else "Where it ran", where
 
 
 def _grid(values: Sequence[Any]) -> str:

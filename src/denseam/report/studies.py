@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from denseam.analysis.transfer import Verdict, hold_others, verdict
-from denseam.report.command import sweep_command
-from denseam.studies.records import COLUMNS, PROBE_COLUMNS, Records, Row, epochs_of
+from denseam.report.command import FROM_TABLE, sweep_command
+from denseam.studies.records import COLUMNS, PROBE_COLUMNS, Records, Row, epochs_of, has_curves
 from denseam.training.quantities import QUANTITIES
 
 #: Maxima: epochs of a loss curve, stops of the horizon slider, numbers in all curves of a page, runs drawn.
@@ -29,50 +29,60 @@ _VERSIONS = ("version", "jax", "device", "precision")
 
 
 def study_document(
-    name: str, records: Records, folder: str, *, axis: str | None, target: int | None, share: float
+    name: str, records: Records, folder: str | None, *, axis: str | None, target: int | None, share: float
 ) -> dict[str, Any]:
     """Return everything that the page shows of a study.
 
     Parameters
     ----------
     folder
-        The folder of the runs, for the command.
+        The folder of the runs, for the command; None if they were read from a table.
     axis, target
         As in `denseam.analysis.transfer.verdict`.
     share
         The share of the page's numbers that this study may use.
     """
-    records = _alike(records)
+    curves = has_curves(records)
+    records = _alike(records) if curves else records
     (judged,) = verdict(records, axis=axis, target=target)
     rows, _ = hold_others(list(records), judged.axis)
     rows.sort(key=lambda r: (r["scale"], r[judged.axis], r["seed"]))
     scales, values, seeds = (sorted({r[c] for r in rows}) for c in ("scale", judged.axis, "seed"))
-    epochs, stops = _epochs(rows, share)
+    epochs, stops = _epochs(rows, share) if curves else ([], [])
     drawn, left_out = _drawn(rows, seeds, share)
     return {
         "name": name,
         "axis": judged.axis,
         "letter": judged.scale_letter,
+        "loss_name": judged.loss_name,
+        "table": folder is None,
         "scales": scales,
         "values": values,
         "seeds": seeds,
-        "zero": _rounded(float(np.mean([r["zero_mse"] for r in rows]))),
+        "zero": _mean([r["zero_mse"] for r in rows]),
         "verdict": _verdict_document(judged),
         "epochs": epochs,
         "stops": _stop_documents(rows, judged, epochs, stops, target),
         "runs": _run_columns(drawn, judged.axis, scales, values, seeds),
-        "curves": [[_rounded(v, 4) for v in _curve(r, epochs)] for r in drawn],
+        "curves": [[_rounded(v, 4) for v in _curve(r, epochs)] for r in drawn] if curves else [],
         "left_out": left_out,
         "missing": _missing(rows, judged, scales, values, seeds),
         "probes": _probes(rows, judged.axis, scales, values),
         "settings": _settings(records),
-        "grids": _grids(records),
-        "versions": {c: sorted({str(r[c]) for r in records}) for c in _VERSIONS},
-        "seconds": _rounded(sum(r["seconds"] or 0.0 for r in records), 4),
+        "grids": _grids(records, judged),
+        "versions": {c: sorted({str(r[c]) for r in records}) for c in _VERSIONS if c in records[0]},
+        "seconds": _rounded(sum(r["seconds"] or 0.0 for r in records), 4)
+        if "seconds" in records[0]
+        else None,
         "count": len(records),
         "diverged": sum(r["status"] == "diverged" for r in records),
-        "command": vars(sweep_command(list(records), folder)),
+        "command": vars(FROM_TABLE if folder is None else sweep_command(list(records), folder)),
     }
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [v for v in values if v is not None]
+    return _rounded(float(np.mean(known))) if known else None
 
 
 def _rounded(value: float | None, digits: int = 5) -> float | None:
@@ -114,7 +124,8 @@ def _verdict_row(v: Verdict, scale: int, smallest: bool) -> dict[str, Any]:
 def _stop_documents(
     rows: list[Row], judged: Verdict, epochs: list[int], stops: list[int], target: int | None
 ) -> list[dict[str, Any]]:
-    """Return the verdict after some epochs; the last stop is the end of training."""
+    """Return the verdict after some epochs and at the end; without curves, only at the end."""
+    epochs_or_end: list[int | None] = [*stops] or [None]
     thinned = [r | {"loss": _curve(r, epochs), "loss_epochs": epochs} for r in rows] if stops[:-1] else []
     earlier = [verdict(thinned, axis=judged.axis, target=target, epoch=epoch)[0] for epoch in stops[:-1]]
     return [
@@ -124,7 +135,7 @@ def _stop_documents(
             "reason": v.reason,
             "optimum": [_rounded(v.optimum[s], 4) for s in sorted(v.optimum)],
         }
-        for epoch, v in zip(stops, [*earlier, judged], strict=True)
+        for epoch, v in zip(epochs_or_end, [*earlier, judged], strict=True)
     ]
 
 
@@ -186,8 +197,8 @@ def _run_columns(
         "value": [at[1][r[axis]] for r in rows],
         "seed": [at[2][r["seed"]] for r in rows],
         "loss": [None if r["status"] == "diverged" else _rounded(r["final_mse"]) for r in rows],
-        "diverged_at": [r["diverged_at"] for r in rows],
-        "key": [r["key"][:8] for r in rows],
+        "diverged_at": [r.get("diverged_at") for r in rows],
+        "key": [r["key"] if "size_name" in r else r["key"][:8] for r in rows],
     }
 
 
@@ -276,10 +287,15 @@ _SETTINGS = [c for c, kind in COLUMNS.items() if kind != "l" and c not in _RESUL
 
 def _settings(records: Records) -> dict[str, Any]:
     """Return every setting that is the same in all runs."""
-    return {c: records[0][c] for c in _SETTINGS if len({r[c] for r in records}) == 1}
+    known = [c for c in _SETTINGS if records[0].get(c) is not None]
+    return {c: records[0][c] for c in known if len({r[c] for r in records}) == 1}
 
 
-def _grids(records: Records) -> Mapping[str, list[Any]]:
-    """Return every setting that was varied, with its values."""
-    values = {c: sorted({r[c] for r in records}) for c in ("scale", *_SETTINGS, "seed")}
-    return {c: v for c, v in values.items() if len(v) > 1 or c in ("scale", "seed", "eta0")}
+def _grids(records: Records, judged: Verdict) -> Mapping[str, list[Any]]:
+    """Return every setting that was varied, with its values; the size by its name, if it is from a table."""
+    columns = dict.fromkeys(("scale", *_SETTINGS, judged.axis, "seed"))
+    values = {
+        c: sorted({r[c] for r in records}) for c in columns if all(r.get(c) is not None for r in records)
+    }
+    kept = {c: v for c, v in values.items() if len(v) > 1 or c in ("scale", "seed", "eta0")}
+    return {records[0].get("size_name", c) if c == "scale" else c: v for c, v in kept.items()}

@@ -15,7 +15,7 @@ import numbers
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from denseam.errors import InputError, above_zero, listed, refuse
+from denseam.errors import InputError, above_zero, listed, refuse, shown
 
 _METADATA = "denseam"
 
@@ -34,6 +34,23 @@ class Kind(enum.Enum):
     SEEDS = "a count, or comma-separated seeds"
     #: Checked by the description itself.
     OBJECT = "text or object"
+
+
+class Needed(enum.Enum):
+    """The value of a field that was not given and has no default."""
+
+    NEEDED = "needed"
+
+    def __repr__(self) -> str:
+        return self.value
+
+
+NEEDED = Needed.NEEDED
+
+
+def is_given(value: Any) -> bool:
+    """Return whether a field that has no default was given."""
+    return value is not NEEDED
 
 
 class Part(enum.Enum):
@@ -123,7 +140,7 @@ class Parameter:
 
     def problem(self, value: Any) -> str:
         """Return the message about an invalid value."""
-        return f"{self.document} must be {self.requirement}, got {value!r}"
+        return f"{self.document} must be {self.requirement}, got {shown(value)}"
 
     def parse(self, text: str) -> Any:
         """Return the plain value of a command-line argument; `read` checks it."""
@@ -208,7 +225,7 @@ def parameter(part: Part, kind: Kind, help: str, default: Any = dataclasses.MISS
     """Return a dataclass field with its `Parameter`; without a default it is required."""
     required = default is dataclasses.MISSING
     described = Parameter(part, kind, help, required=required, default=None if required else default, **facts)
-    return dataclasses.field(default=default, metadata={_METADATA: described})
+    return dataclasses.field(default=NEEDED if required else default, metadata={_METADATA: described})
 
 
 @functools.cache
@@ -231,6 +248,9 @@ def read_fields(description: Any) -> tuple[dict[str, Any], list[str]]:
     kind: Any = type(description)
     for name, described in parameters(kind).items():
         value = getattr(description, name)
+        if not is_given(value):
+            problems.append(f"{described.document} is needed")
+            continue
         if value is None and described.default is None and not described.required:
             continue
         try:
@@ -266,7 +286,7 @@ def logspace(low: float, high: float, count: int) -> tuple[float, ...]:
 
 def grid_values(name: str, grid: Any, kind: Kind = Kind.NUMBERS) -> tuple[float, ...]:
     """Read a grid: ``1e-3:1:13`` (log-spaced), ``0.1,0.2``, a number, or a list of numbers."""
-    values = grid
+    values = grid = grid.item() if getattr(grid, "shape", None) == () else grid  # a NumPy number
     if isinstance(grid, str):
         ends = [_number(word) for word in grid.split(":")]
         if len(ends) == 3 and all(map(_is_number, ends)):

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from denseam.errors import InputError, above_zero, at_least_zero, refuse
+from denseam.errors import InputError, above_zero, at_least_zero, refuse, typed
 from denseam.rules.explain import explain
 from denseam.rules.powers import ONE, Power, exponent_text
 from denseam.rules.regimes import RegimeName
@@ -191,6 +191,7 @@ class Parameterization:
 
         ``eta_b0`` and ``eta_c0`` are ``eta0`` by default.
         """
+        refuse(typed(Shape, "a Shape", shape=shape))
         constants = Constants(eta0, s1_0, s2_0, eta_b0, eta_c0)
         numbers = {
             f.name: power.at(shape) * (getattr(constants, CONSTANTS[f.name]) if f.name in CONSTANTS else 1)

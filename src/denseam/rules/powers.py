@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import numbers
 from dataclasses import dataclass, fields
 from fractions import Fraction
 
-from denseam.errors import InputError
+from denseam.errors import InputError, refuse, typed
 from denseam.rules.regimes import REGIMES, RegimeName
 from denseam.rules.sizes import WORDS, Shape
 
@@ -19,8 +20,13 @@ class Power:
     P: Fraction | float = 0
     B: Fraction | float = 0
 
+    def __post_init__(self) -> None:
+        exponents = {name: getattr(self, name) for name in WORDS}
+        refuse(typed(numbers.Real, "a number or a fraction, the exponent", **exponents))
+
     def at(self, shape: Shape) -> float:
         """Return the value at a shape."""
+        refuse(typed(Shape, "a Shape", shape=shape))
         value = 1.0
         for name, exponent in self._exponents():
             size = getattr(shape, name)

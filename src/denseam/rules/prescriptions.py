@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any, Protocol, runtime_checkable
 
-from denseam.errors import InputError, UnprescribedWarning, listed, together
+from denseam.errors import InputError, UnprescribedWarning, listed, refuse, together, typed
 from denseam.rules.parameterizations import Parameterization
 from denseam.rules.powers import ONE, Power
 from denseam.rules.regimes import REGIMES, Regime, RegimeName
@@ -124,6 +124,7 @@ def parameterization(
     ``s2=K^-1, eta_W=1`` is the prescription with another s2 and another learning rate;
     ``epsilon=gradient`` is the prescription with an ε of Adam that shrinks with the gradient.
     """
+    refuse(typed(str, "text or a Parameterization", parameterization=text))
     if text in PARAMETERIZATIONS:
         named: Parameterization = PARAMETERIZATIONS[text](activation, optimizer, regime)
         return named

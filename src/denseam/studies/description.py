@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from denseam.data.preparation import DEFAULT_PREPARATION, Preparation
-from denseam.rules.fields import InKey, Kind, Parameter, Part, parameter, parameters
+from denseam.rules.fields import NEEDED, InKey, Kind, Parameter, Part, parameter, parameters
 from denseam.rules.regimes import DEFAULT_REGIME, REGIMES, Regime
 from denseam.rules.table import BIAS_INITS, OPTIMIZERS
 
@@ -28,7 +28,7 @@ _SGD, _ADAM = ("optimizer", "sgd"), ("optimizer", "adam")
 
 def described_elsewhere() -> Any:
     """Return a required field that `Hyperparameters` describes."""
-    return dataclasses.field()
+    return dataclasses.field(default=NEEDED)
 
 
 def _axis(part: Part, help: str, default: Any = dataclasses.MISSING, **facts: Any) -> Any:

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from denseam import __version__
-from denseam.rules.fields import Kind, Parameter, parameters
+from denseam.errors import InputError, shown
+from denseam.rules.fields import Kind, Parameter, parameters, short
+from denseam.rules.regimes import regime_letter
 from denseam.studies.description import AXES, REGIME, Description
 from denseam.training.quantities import QUANTITIES
 
@@ -55,6 +57,9 @@ COLUMNS: Mapping[str, str] = {
     **dict.fromkeys(OPTIONAL, "l"),
 }  # fmt: skip
 
+#: What the loss of our own runs is called.
+LOSS = "MSE per feature"
+
 Row = dict[str, Any]
 
 
@@ -73,7 +78,7 @@ class Records(Sequence[Row]):
     """Rows, one per run, in memory; `skipped` names the files that could not be read."""
 
     def __init__(self, rows: Iterable[Row], skipped: Iterable[str] = ()) -> None:
-        self._rows = list({row["key"]: row for row in rows}.values())
+        self._rows = list({row["key"]: row for row in _checked(rows)}.values())
         self.skipped = tuple(skipped)
 
     def __len__(self) -> int:
@@ -87,6 +92,17 @@ class Records(Sequence[Row]):
 
     def __add__(self, other: Records) -> Records:
         return Records([*self, *other], (*self.skipped, *other.skipped))
+
+    def __repr__(self) -> str:
+        studies = {(row.get("study"), row.get("study_id")) for row in self}
+        scales = sorted({row["scale"] for row in self if "scale" in row})
+        diverged = sum(row.get("status") == "diverged" for row in self)
+        parts = [f"{len(self)} runs, {diverged} diverged", f"studies: {len(studies)}"]
+        if scales:
+            parts.append(f"scales: {short(scales)}")
+        if self.skipped:
+            parts.append(f"files skipped: {len(self.skipped)}")
+        return f"<Records: {'; '.join(parts)}>"
 
     def studies(self) -> dict[str, Records]:
         """Return the rows of each study by its name (and part of its id, if a name occurs twice)."""
@@ -103,7 +119,25 @@ class Records(Sequence[Row]):
         """Return a `pyarrow.Table`."""
         import pyarrow as pa
 
-        return pa.Table.from_pylist(self._rows, schema=_schema())
+        own = all("size_name" not in row for row in self)
+        return pa.Table.from_pylist(self._rows, schema=_schema() if own else None)
+
+    def to_pandas(self) -> Any:
+        """Return a pandas `DataFrame` with a row for each run."""
+        try:
+            import pandas  # noqa: F401
+        except ImportError:
+            raise InputError("to_pandas needs pandas: pip install pandas") from None
+        return self.table().to_pandas()
+
+
+def _checked(rows: Iterable[Row]) -> list[Row]:
+    """Return rows, or refuse what is none; a table of another tool has no keys (`dam.verdict` takes it)."""
+    listed = list(rows) if isinstance(rows, Iterable) and not isinstance(rows, str) else [rows]
+    for row in listed:
+        if not (isinstance(row, Mapping) and "key" in row):
+            raise InputError(f"rows must be records, each with the key of its run, got {shown(row)}")
+    return listed
 
 
 def row(study: Study, outcome: Outcome) -> Row:
@@ -142,6 +176,21 @@ def _settings(study: Study) -> Row:
         "parameterization": study.rule().name,
         "data": study.source().describe(),
     }
+
+
+def size_name(row: Row) -> str:
+    """Return the name of the size that grows: N or K, or that of its column in a table."""
+    return str(row.get("size_name") or regime_letter(row["regime"]))
+
+
+def loss_name(row: Row) -> str:
+    """Return the name of the loss: that of its column, if the run is from a table."""
+    return str(row.get("loss_name") or LOSS)
+
+
+def has_curves(records: Iterable[Row]) -> bool:
+    """Return whether every record has its loss curve; tables usually do not."""
+    return all(row.get("loss") is not None for row in records)
 
 
 def epochs_of(row: Row) -> list[int]:

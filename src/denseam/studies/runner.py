@@ -13,7 +13,7 @@ from typing import Any
 
 import jax
 
-from denseam.errors import InputError, refuse
+from denseam.errors import InputError, refuse, typed
 from denseam.studies.documents import to_document
 from denseam.studies.engine import train_runs
 from denseam.studies.executors import RunsSetAside, SetAside, check_executor, enlist, spread
@@ -85,9 +85,11 @@ def run_studies(
     study: Study | Sequence[Study], out: str | os.PathLike[str] | None = None, **options: Any
 ) -> Summary:
     """Do what `sweep` does, with the same options, and report how much was done."""
-    studies = [study] if isinstance(study, Study) else list(study)
+    studies = list(study) if isinstance(study, Sequence) and not isinstance(study, str) else [study]
     if not studies:
         raise InputError("study must not be an empty list")
+    for each in studies:
+        refuse(typed(Study, "a Study, or a list of them", study=each))
     return run_specs([(each, each.runs()) for each in studies], out, **options)
 
 

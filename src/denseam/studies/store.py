@@ -24,7 +24,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from denseam.errors import InputError
+from denseam.errors import InputError, path_of
 from denseam.files import write_whole
 from denseam.studies.records import COLUMNS, LATER, OPTIONAL, PROBE_COLUMNS, Records, Row
 
@@ -36,7 +36,7 @@ class Store:
     """A folder of shards."""
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        self.folder = Path(folder)
+        self.folder = path_of("folder", folder)
         self.shards = self.folder / "shards"
 
     def prepare(self) -> None:

@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from denseam.data.sources import GAUSSIANS, Source, source
-from denseam.errors import InputError, collecting, listed, refuse, together
+from denseam.errors import InputError, collecting, listed, refuse, shown, together
 from denseam.model import lagrangians
 from denseam.model.lagrangians import Identity, Lagrangian, Softmax, Tanh
 from denseam.rules import Parameterization, Shape, cost, parameterization
-from denseam.rules.fields import InKey, Parameter, parameters, read_fields
+from denseam.rules.fields import InKey, Parameter, is_given, parameters, read_fields
 from denseam.rules.prescriptions import PARAMETERIZATIONS
 from denseam.rules.regimes import MemoriesOnly, Proportional
 from denseam.studies.description import AXES, Description
@@ -101,8 +101,9 @@ class Study(Description):
         self._set(values)
         problems += self._read_axes()
         lagrangian: Lagrangian | None = None
-        with collecting(problems):
-            lagrangian = lagrangian_of(self.activation, self.power)
+        if is_given(self.activation):
+            with collecting(problems):
+                lagrangian = lagrangian_of(self.activation, self.power)
         if not isinstance(self.regime, Proportional | MemoriesOnly):
             problems.append(f"regime must be Proportional(…) or MemoriesOnly(…), got {self.regime!r}")
         elif "scales" in values:
@@ -124,8 +125,11 @@ class Study(Description):
 
     def _read_axes(self) -> list[str]:
         """Set the axes to the values read; return the problems."""
-        values = {"eta0": self.eta0, "noise": self.noise}
-        problems = []
+        values: dict[str, Any] = {"eta0": self.eta0, "noise": self.noise}
+        problems = [] if is_given(self.eta0) else ["eta0 is needed"]
+        if not isinstance(self.axes, Mapping):
+            problems.append(f"axes must map the names of axes to their values, got {shown(self.axes)}")
+            self._set({"axes": {}})
         for axis, axis_values in dict(self.axes).items():
             if axis == "eta0":
                 problems.append("axes must not contain eta0: it is a separate argument")
@@ -135,8 +139,9 @@ class Study(Description):
                 problems.append(unknown("axis", axis, AXES))
         axes: dict[str, tuple[float, ...]] = {}
         for axis, axis_values in values.items():
-            with collecting(problems):
-                axes[axis] = AXES[axis].read(axis_values)
+            if is_given(axis_values):
+                with collecting(problems):
+                    axes[axis] = AXES[axis].read(axis_values)
         self._set({"eta0": axes.pop("eta0", ()), "axes": axes})
         if "noise" in axes:
             self._set({"noise": axes["noise"][0]})
@@ -144,7 +149,9 @@ class Study(Description):
 
     def _belonging_problems(self, lagrangian: Lagrangian | None) -> list[str]:
         """Return the axes that this model or this optimizer does not have, a sentence each."""
-        known: dict[str, tuple[str, ...]] = {"optimizer": (self.optimizer,)}
+        known: dict[str, tuple[str, ...]] = {}
+        if is_given(self.optimizer):
+            known["optimizer"] = (self.optimizer,)
         if lagrangian is not None:
             known["activation"] = (lagrangian.name, lagrangian.family)
         return [
@@ -325,7 +332,7 @@ class Study(Description):
 
 def unknown(what: str, name: str, known: Iterable[str]) -> str:
     """Return the message about an unknown name, with a guess at what was meant."""
-    near = difflib.get_close_matches(name, list(known), 1, 0.5)
+    near = difflib.get_close_matches(str(name), list(known), 1, 0.5)
     return f"unknown {what} {name!r}" + (f" (did you mean {near[0]!r}?)" if near else "")
 
 
@@ -349,7 +356,7 @@ def lagrangian_of(activation: str | Lagrangian, power: float | None) -> Lagrangi
             raise InputError("power belongs to the name 'relu'; a Lagrangian has its own")
         return activation
     known = lagrangians.registered()
-    if activation not in known:
+    if not isinstance(activation, str) or activation not in known:
         raise InputError(f"activation must be {listed(known)}, got {activation!r}")
     if power is None:
         return known[activation]()

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import ArrayLike
 
-from denseam.errors import InputError, at_least_zero, below_one, refuse, whole
+from denseam.errors import InputError, at_least_zero, below_one, refuse, typed, whole
 from denseam.model.dense_am import Parameters
 from denseam.rules import Scales
 from denseam.rules.table import OptimizerName
@@ -127,6 +127,7 @@ def scaled(
     updates are multiplied by η_W, η_b, η_c. Use SGD's scales if its step is proportional to the
     gradient, and Adam's if it normalises each entry.
     """
+    refuse(typed(optax.GradientTransformation, "an Optax optimizer, such as optax.lion(1.0)", inner=inner))
     zero = jnp.zeros(2)
     step = inner.update(jnp.ones(2), inner.init(zero), zero)[0]
     if not bool(jnp.all(step < 0)):
@@ -143,6 +144,7 @@ def effective_learning_rates(optimizer: Optimizer, step: int = 0) -> dict[str, f
     The optimizer is run on a constant gradient beside a copy of itself with rates 1 and no schedule;
     the ratio of their updates is the effect of the learning rates, the schedule and the wrapping.
     """
+    refuse(typed(Optimizer, "an Optimizer, from sgd, adam, adamw or scaled", optimizer=optimizer))
     refuse(whole(0, step=step))
     probe = Parameters(jnp.ones((1, 1)), jnp.ones(1), jnp.ones(1))
     bare = dataclasses.replace(optimizer, rates=Parameters(1.0, 1.0, 1.0), schedule=None)  # type: ignore[arg-type]
@@ -160,10 +162,12 @@ def effective_learning_rates(optimizer: Optimizer, step: int = 0) -> dict[str, f
 
 
 def _rates(scales: Scales) -> Parameters:
+    refuse(typed(Scales, "Scales, from a rule at a shape", scales=scales))
     return Parameters(scales.eta_W, scales.eta_b, scales.eta_c)  # type: ignore[arg-type]
 
 
 def _made_for(scales: Scales, optimizer: OptimizerName) -> None:
+    refuse(typed(Scales, "Scales, from a rule at a shape", scales=scales))
     if scales.optimizer != optimizer:
         raise InputError(
             f"scales were made for {scales.optimizer!r}, not for {optimizer!r}: "

@@ -12,7 +12,8 @@ import numpy as np
 import optax
 from jaxtyping import Array, ArrayLike, Float
 
-from denseam.errors import at_least_zero, refuse, whole
+from denseam.data.concerns import concerns_of, warn
+from denseam.errors import InputError, at_least_zero, refuse, shown, typed, whole
 from denseam.model.dense_am import DenseAM, Parameters
 from denseam.training.batches import Batches, draw_batches, noisy_batch
 from denseam.training.divergence import EndStatus, ending, infinite_once_blown
@@ -121,7 +122,7 @@ def train(
     model
         From `DenseAM.create`.
     data
-        Samples × features.
+        Samples × features, of order 1; a `DataWarning` is given if their scale is another.
     optimizer
         From `sgd`, `adam`, `adamw` or `scaled`.
     epochs
@@ -135,9 +136,11 @@ def train(
     progress
         Receives events; a function is called after every epoch with its number, from 1, and its mean MSE.
     """
+    refuse(whole(0, seed=seed))
     if not isinstance(progress, Progress):
         progress = Progress() if progress is None else calling(epoch_ended=progress)
     array, B = _checked(model, data, optimizer, epochs, noise, batch)
+    warn(concerns_of(np.asarray(array), noise), "data")
     P = array.shape[0]
     # Scales are static: without them, one compiled program serves all learning rates of a shape.
     bare = dataclasses.replace(model, scales=None)
@@ -194,7 +197,11 @@ def _checked(
     model: DenseAM, data: ArrayLike, optimizer: Optimizer, epochs: int, noise: float, batch: int | None
 ) -> tuple[Float[Array, "P N"], int]:
     """Return the data in the model's precision and the batch size, or report all problems."""
-    array = np.asarray(data)
+    refuse(typed(DenseAM, "a DenseAM", model=model))
+    try:
+        array = np.asarray(data)
+    except ValueError:
+        raise InputError(f"data must be samples × features of one length, got {shown(data)}") from None
     problems = _data_problems(array, model.N)
     if not isinstance(optimizer, Optimizer):
         problems.append(

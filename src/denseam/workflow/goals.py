@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from denseam.data.concerns import Concern, warn
 from denseam.data.sources import source
 from denseam.errors import InputError, refuse
 from denseam.rules import Shape, cost
@@ -61,6 +62,11 @@ class Goal:
         """N or K, the size that grows."""
         return self.study.regime.letter
 
+    @property
+    def concerns(self) -> list[Concern]:
+        """What is wrong with the scale of the data."""
+        return self.study.source().concerns(self.study.noise)
+
     def at(self, scales: tuple[int, ...], eta0: tuple[float, ...], seeds: int, **axes: Any) -> Study:
         """Return the study with these sizes, learning rates and seeds."""
         held = {k: v for k, v in self.study.axes.items() if k not in axes}
@@ -72,7 +78,7 @@ class Goal:
 
 
 def goal(data: str, *, scales: Sequence[int] | None = None, **target: Any) -> Goal:
-    """Return the goal with these sizes.
+    """Return the goal with these sizes; warn if the data is badly scaled (`DataWarning`).
 
     Parameters
     ----------
@@ -85,9 +91,11 @@ def goal(data: str, *, scales: Sequence[int] | None = None, **target: Any) -> Go
     """
     study = target_study(data, **target)
     if scales:
-        given = _checked(DOCUMENT["scales"].read(scales), study.scales[0], study)
-        return Goal(study, given, given=True)
-    return Goal(study, ladder(study, study.scales[0]))
+        wanted = Goal(study, _checked(DOCUMENT["scales"].read(scales), study.scales[0], study), given=True)
+    else:
+        wanted = Goal(study, ladder(study, study.scales[0]))
+    warn(wanted.concerns, f"data {data}")
+    return wanted
 
 
 def target_study(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,12 @@ from jaxtyping import Bool, Float
 from denseam.data.encoder import Encoder
 from denseam.data.readers import Raw
 from denseam.data.reductions import Projection
-from denseam.errors import InputError, at_least_zero, refuse
+from denseam.errors import DataWarning, InputError, at_least_zero, refuse, typed
 from denseam.files import ALONE, Writers
 from denseam.model import checkpoint, shared
 from denseam.model.dense_am import DenseAM
+from denseam.workflow.course import Hint, hint
+from denseam.workflow.likeness import Difference, Reference, differences, unlike_training
 
 #: Maximum number of steps of recall by default. The memory is trained to denoise in one step; many steps lead
 #: to its own attractors, which need not be near the sample.
@@ -30,14 +33,19 @@ TIMES = {"start": 0, "once": 1, "end": -1}
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Memory:
-    """A model, the preparation of its data, and the noise of its training.
+    """A model, the preparation of its data, and the noise and the samples of its training.
 
     `model` acts on prepared samples; the methods here take and return samples as they are in files.
+    `reference` is None if the model was saved by an earlier version, or not trained by `denseam train`.
     """
 
     model: DenseAM
     encoder: Encoder | None
     noise: float
+    reference: Reference | None = None
+
+    def __post_init__(self) -> None:
+        refuse(typed(DenseAM, "a DenseAM", model=self.model))
 
     @property
     def image(self) -> tuple[int, int, int] | None:
@@ -53,6 +61,8 @@ class Memory:
         """Write a safetensors file, all writers together; `DenseAM.load` reads the model from it, too."""
         tensors, document = self.model.to_document()
         document["noise"] = self.noise
+        if self.reference is not None:
+            document["training"] = dataclasses.asdict(self.reference)
         if self.encoder is not None:
             document["data"], mine = self.encoder.to_document()
             tensors |= {f"data.{k}": v for k, v in mine.items()}
@@ -74,7 +84,9 @@ class Memory:
                 raise InputError(
                     f"checkpoint {path}: its data has {encoder.features} features, its model {model.N}"
                 )
-        return cls(model, encoder, float(document.get("noise") or 0.0))
+        samples = document.get("training")
+        reference = Reference(samples["square"], samples["error"]) if samples else None
+        return cls(model, encoder, float(document.get("noise") or 0.0), reference)
 
     # --- between files and states ------------------------------------------------------------------
 
@@ -180,6 +192,8 @@ class Memory:
             True where a feature is known and keeps its value; the others start at their mean.
         seed
             The seed of the noise.
+
+        A `DataWarning` is given if the samples are unlike those of training (`Recalled.differences`).
         """
         levels = [noise] if isinstance(noise, int | float) else list(noise)
         refuse(recall_problems(levels, steps, tolerance, damping))
@@ -191,7 +205,15 @@ class Memory:
             added = np.float32(level) * rng.standard_normal(clean.shape, np.float32)
             start = clean + added if held is None else np.where(held, clean, added)
             results.append(self.recall_from(clean, start, level, held, steps, tolerance, damping))
-        return results
+        unlike = self.differences(clean)
+        if unlike:
+            warnings.warn(unlike_training(unlike), DataWarning, stacklevel=2)
+        return [dataclasses.replace(result, differences=unlike) for result in results]
+
+    def differences(self, clean: Float[np.ndarray, "n N"]) -> tuple[Difference, ...]:
+        """Return how samples, as the memory sees them, differ from those of training."""
+        known = self.reference
+        return () if known is None else differences(known, self.model, self.noise, clean)
 
     def recall_from(
         self,
@@ -266,6 +288,10 @@ class Recalled:
         contrast, which many steps increase.
     steps, converged
         The number of steps of each sample, and whether it is at rest.
+    held
+        True where a feature was known and kept its value; None if none was.
+    differences
+        How the given samples differ from those of training; empty if they do not, or if this is unknown.
     """
 
     memory: Memory
@@ -280,6 +306,7 @@ class Recalled:
     steps: np.ndarray[Any, np.dtype[Any]]
     converged: np.ndarray[Any, np.dtype[Any]]
     held: np.ndarray[Any, np.dtype[Any]] | None
+    differences: tuple[Difference, ...] = ()
 
     @property
     def output(self) -> Float[np.ndarray, "n N0"]:
@@ -297,8 +324,14 @@ class Recalled:
         """The number of steps after which the error is least."""
         return int(np.argmin(self.errors))
 
+    @property
+    def hint(self) -> Hint | None:
+        """How the error went along the steps, and what it suggests; None if nothing was added or hidden."""
+        return hint(self)
+
     def to_json(self) -> dict[str, Any]:
         """Return the numbers as a plain document."""
+        advice = self.hint
         return {
             "noise": self.noise,
             "samples": len(self.state),
@@ -311,4 +344,6 @@ class Recalled:
             "largest_rise": self.largest_rise,
             "converged": int(self.converged.sum()),
             "steps_mean": float(np.mean(self.steps)),
+            "course": advice.course.value if advice else None,
+            "hint": advice.describe() if advice else None,
         }

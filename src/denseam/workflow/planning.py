@@ -15,7 +15,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from denseam.errors import InputError, listed
+from denseam.data.concerns import Concern
+from denseam.errors import InputError, listed, refuse, typed
 from denseam.rules import Shape
 from denseam.rules.cost import operations, step_operations, steps, training_bytes
 from denseam.rules.table import OPTIMIZERS
@@ -98,13 +99,14 @@ def _sizes(shape: Shape) -> dict[str, int | None]:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """The cost of tuning, of training, and of a sweep at the target instead; how much data is used."""
+    """The cost of tuning, of training, and of a sweep at the target instead; use and defects of the data."""
 
     machine: Machine
     tuning: tuple[PlanRow, ...]
     training: PlanRow
     sweep: PlanRow
     use: DataUse
+    concerns: tuple[Concern, ...] = ()
 
     @property
     def share(self) -> float:
@@ -128,6 +130,7 @@ class Plan:
             "target_sweep": self.sweep.to_json(),
             "share": self.share,
             **self.use.to_json(),
+            "warnings": [concern.describe() for concern in self.concerns],
         }
 
 
@@ -136,6 +139,7 @@ def plan(goal: Goal, *, seeds: int = 3, budget: float = BUDGET, machine: Machine
 
     `tune` may cost more: if necessary it widens the grid, or adds seeds, up to its budget.
     """
+    refuse(typed(Goal, "a Goal, from denseam.goal(…)", goal=goal))
     machine = machine or Machine.here()
     study = goal.study
 
@@ -159,6 +163,7 @@ def plan(goal: Goal, *, seeds: int = 3, budget: float = BUDGET, machine: Machine
         training=row("train", goal.target, 1, False),
         sweep=row("sweep the target", goal.target, points * seeds, True),
         use=data_use(goal),
+        concerns=tuple(goal.concerns),
     )
 
 

@@ -92,7 +92,7 @@ def chosen_samples(
         refuse(whole(samples=samples))
     which: Any = np.arange(raw.samples)
     e = memory.encoder
-    own = e is not None and e.digest.startswith(raw.digest)
+    own = e is not None and raw.has_digest(e.digest.partition(" ")[0])
     held = held_out(raw.samples, e.heldout) if e is not None and own else which[:0]
     if heldout and not len(held):
         why = "none of its samples was held out" if own else "this memory was not trained on it"

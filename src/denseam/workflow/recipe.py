@@ -13,7 +13,7 @@ from typing import Any
 
 from denseam import __version__
 from denseam.analysis.prediction import Expected
-from denseam.errors import InputError
+from denseam.errors import InputError, path_of
 from denseam.files import write_whole
 from denseam.studies.description import ETA0
 from denseam.studies.documents import from_document, to_document
@@ -112,7 +112,7 @@ def read_recipe(folder: str | os.PathLike[str], data: str | None = None, *, acce
     `data` gives the samples a new place; their content must be the same. A value that was not recommended is
     refused unless it is accepted.
     """
-    path = Path(folder) / FILE
+    path = path_of("folder", folder) / FILE
     try:
         document = json.loads(path.read_text())
     except OSError:
@@ -139,7 +139,7 @@ def read_recipe(folder: str | os.PathLike[str], data: str | None = None, *, acce
         digest = kept["data_digest"]
     except (KeyError, TypeError, AttributeError) as error:
         raise InputError(f"tuned {path}: damaged or foreign ({error})") from None
-    if study.source().digest != digest:
+    if not study.source().has_digest(digest):
         raise InputError(f"data {study.data}: its content is not that of the tuning in {folder}")
     return recipe
 

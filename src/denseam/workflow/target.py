@@ -29,7 +29,7 @@ from jaxtyping import Float
 from denseam import __version__
 from denseam.analysis.prediction import Expected
 from denseam.data.sources import Source
-from denseam.errors import InputError
+from denseam.errors import InputError, refuse, typed
 from denseam.files import ALONE, write_whole
 from denseam.model import checkpoint
 from denseam.model.dense_am import DenseAM, Parameters
@@ -48,6 +48,7 @@ from denseam.training.places import OneDevice, OnMesh, named
 from denseam.training.processes import as_the_first_says, check_folder, writers
 from denseam.training.progress import Progress
 from denseam.training.run import evaluate
+from denseam.workflow.likeness import Reference
 from denseam.workflow.memory import Memory
 from denseam.workflow.recipe import Origin, Recipe
 
@@ -176,6 +177,7 @@ def train_target(
         Several devices instead, as in ``memories=4,batch=2`` (`denseam.training.mesh`); those of all
         processes that `jax.distributed` joins. A training may resume on another mesh.
     """
+    refuse(typed(Recipe, "a Recipe, from tune(…).recipe or read_recipe(…)", recipe=recipe))
     study, spec = recipe.run(scale, seed)
     placement = None
     if mesh is not None:
@@ -444,7 +446,10 @@ class _Training:
                 scales=scales_of(self.study, self.spec),
                 activation=activation_of(self.study, self.spec),
             )
-            memory = Memory(model, self.source.encoder(self.spec.shape.N), float(self.noise))
+            error = end.curve[-1].mean() if heldout is None else heldout
+            reference = Reference(square=_short(known.mean()), error=_short(error))
+            encoder = self.source.encoder(self.spec.shape.N)
+            memory = Memory(model, encoder, float(self.noise), reference)
             files.insert(0, memory.save(self.out / MODEL, self.writers))
         result = Trained(
             status=end.status,
@@ -471,6 +476,11 @@ class _Training:
         if self.writers.first:
             write_whole(self.out / LOG, json.dumps(document, indent=1, allow_nan=False).encode())
         return result
+
+
+def _short(value: float) -> float:
+    """Return six digits, on which all processes that write one file agree."""
+    return float(f"{value:.6g}")
 
 
 _evaluate = jax.jit(evaluate)

@@ -22,7 +22,7 @@ from denseam.analysis.prediction import Expected, expected_curve
 from denseam.analysis.profiles import Profile
 from denseam.analysis.thresholds import FEWEST, REGRET_GOOD
 from denseam.analysis.transfer import Verdict, verdict
-from denseam.errors import listed, refuse
+from denseam.errors import listed, refuse, typed
 from denseam.rules import Scales
 from denseam.studies.description import AXES
 from denseam.training.progress import Progress, told
@@ -172,6 +172,7 @@ class Tuned:
             "cost": dataclasses.asdict(self.cost) | {"share": self.cost.share},
             "data": self.goal.study.source().describe(),
             **data_use(self.goal).to_json(),
+            "warnings": [concern.describe() for concern in self.goal.concerns],
             "verdict": self.verdict.to_json(),
             "others": {k: v.to_json() for k, v in self.others.items()},
         }
@@ -226,8 +227,10 @@ def tune(
     target
         The goal, as the arguments of `denseam.workflow.goals.goal`.
     """
+    of_data = typed((str, Goal), "a path, the name of a data set, or a Goal", data=data)
+    refuse([*of_data, *typed(Sequence, "names of axes", tuned=tuned)])
     wanted = goal(data, **target) if isinstance(data, str) else data
-    axes = tuple(dict.fromkeys(tuned))
+    axes = tuple(dict.fromkeys(tuned.split(",") if isinstance(tuned, str) else tuned))
     known = ("eta0", *(a for a in AXES if a not in ("eta0", "noise")))
     problems = [f"tune must name axes among {', '.join(known)}, got {a!r}" for a in axes if a not in known]
     if "eta0" not in axes:

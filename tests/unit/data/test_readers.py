@@ -1,6 +1,7 @@
 """Reading samples from files: the values are NumPy's, the memory is the disk's, bad files get one line."""
 
 import gzip
+import hashlib
 import importlib.util
 import os
 import pickle
@@ -648,9 +649,39 @@ def test_arrays_of_one_file_have_their_own_digests(here):
     assert read("one.npz").digest == read("one.npz:a").digest
     lists = pa.array(VECTORS.tolist())
     parquet.write_table(pa.table({"a": lists, "b": lists, "c": range(7), "d": range(7)}), "x.parquet")
-    assert len({read(f"x.parquet:{key}").digest for key in "abcd"}) == 4
+    assert read("x.parquet:a").digest == read("x.parquet:b").digest != read("x.parquet:c").digest, "by values"
     parquet.write_table(pa.table({"c": range(7), "d": lists}), "y.parquet")
     assert read("y.parquet").digest == read("y.parquet:d").digest != read("y.parquet:c").digest
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64, np.uint8, bool])
+@pytest.mark.parametrize("columns", [1, 5, 40])  # forty are more than are read at a time
+def test_equal_arrays_in_npy_and_parquet_are_the_same_data(here, dtype, columns):
+    rows = (RNG.integers(0, 2, (300, columns)) * 1.5).astype(dtype)
+    np.save("x.npy", rows)
+    parquet.write_table(
+        pa.table({f"c{i}": rows[:, i] for i in range(columns)}), "x.parquet", row_group_size=70
+    )
+    parquet.write_table(pa.table({"id": range(300), "e": pa.array(list(rows))}), "y.parquet")
+    ours = read("x.npy").digest
+    assert ours == f"sha256:{readers._sha256(Path('x.npy')).hex()}", "as it always was"
+    assert read("x.parquet").digest == read("y.parquet:e").digest == ours
+    rows[7, -1] = not rows[7, -1]
+    parquet.write_table(pa.table({f"c{i}": rows[:, i] for i in range(columns)}), "x.parquet")
+    assert read("x.parquet").digest != ours
+
+
+def test_the_digest_that_an_earlier_version_gave_a_parquet_file_is_known(here):
+    parquet.write_table(pa.table({"e": pa.array(list(VECTORS))}), "x.parquet")
+    parquet.write_table(pa.table({"id": range(7), "e": pa.array(list(VECTORS))}), "y.parquet")
+    file = readers._sha256(Path("x.parquet"))
+    assert read("x.parquet").has_digest(f"sha256:{file.hex()}")
+    assert not read("y.parquet").has_digest(f"sha256:{file.hex()}")
+    named = hashlib.sha256((1).to_bytes(8, "big") + b"e" + readers._sha256(Path("y.parquet"))).hexdigest()
+    assert read("y.parquet").has_digest(f"sha256:{named}")
+    np.save("x.npy", VECTORS)
+    for name in ("x.npy", "x.parquet"):
+        assert read(name).has_digest(read("x.npy").digest)
 
 
 @needs_pillow

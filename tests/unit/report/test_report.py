@@ -244,7 +244,7 @@ def test_nothing_of_ours_is_refused(tmp_path):
     with pytest.raises(InputError, match="no such folder"):
         write_report(tmp_path / "none")
     (tmp_path / "file").touch()
-    with pytest.raises(InputError, match="not a folder"):
+    with pytest.raises(InputError, match="must be a folder of results or a table"):
         write_report(tmp_path / "file")
     with pytest.raises(InputError, match="contains nothing to report on"):
         write_report(tmp_path)

@@ -16,7 +16,7 @@ from denseam.analysis.coordinates.expected import Expectation
 from denseam.analysis.coordinates.judge import Check, Conditions, judge
 from denseam.analysis.coordinates.slopes import Measurements, slopes, too_few
 from denseam.data.gaussian import isotropic
-from denseam.errors import InputError, refuse, whole
+from denseam.errors import InputError, refuse, typed, whole
 from denseam.rules import Regime, Shape
 from denseam.rules.regimes import DEFAULT_REGIME, regime_letter
 from denseam.training.batches import draw_batches, noisy_batch
@@ -57,6 +57,7 @@ def check_model(
         Model, X → activations of the hidden neurons, to look for a spike in their Gram matrix. By default
         those of ``model.activation`` at ``model.hidden(X)``, if it has both.
     """
+    refuse(typed(Callable, "a function of a shape", model=model, optimizer=optimizer))  # type: ignore[arg-type]
     probed = steps_to_measure(scales, seeds, steps)
     runs: dict[tuple[int, int], list[dict[str, float]]] = {}
     matrices: set[str] = set()

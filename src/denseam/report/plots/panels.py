@@ -10,14 +10,14 @@ import numpy as np
 
 from denseam.analysis.transfer import Verdict
 from denseam.report.plots.style import BAD, FAINT, MARKERS, plain_log_ticks, scale_colours
-from denseam.studies.records import Row
+from denseam.studies.records import LOSS, Row
 
 #: The steps or epochs of each scale, and an array seeds × values.
 Curves = Mapping[int, tuple[Any, Any]]
 
 
 def sweep_panel(ax: Any, rows: Sequence[Row], v: Verdict, title: str) -> None:
-    """Draw the final MSE of every scale against the axis: the mean over seeds, and their range.
+    """Draw the final loss of every scale against the axis: the mean over seeds, and their range.
 
     Rings mark the optimum of each scale; the vertical line is the value that would be transferred.
     `mark_divergences` adds the runs that diverged, once the limits of the axes are known.
@@ -37,7 +37,7 @@ def sweep_panel(ax: Any, rows: Sequence[Row], v: Verdict, title: str) -> None:
         ax.axvline(base, color=FAINT, linewidth=1, linestyle=":", zorder=0)
     ax.set_title(title, loc="left", fontweight="bold")
     ax.set_xlabel(r"effective learning rate $\eta_0$" if v.axis == "eta0" else v.axis)
-    ax.set_ylabel("final MSE per feature")
+    ax.set_ylabel(f"final {v.loss_name}" if v.loss_name == LOSS else v.loss_name)
     if len(grid) > 1:
         margin = (grid[-1] / grid[0]) ** 0.04 if grid[0] > 0 else 1.0
         ax.set_xlim(grid[0] / margin, grid[-1] * margin)

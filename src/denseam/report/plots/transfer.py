@@ -13,7 +13,7 @@ import numpy as np
 from denseam.analysis.transfer import Verdict, verdict
 from denseam.report.plots.panels import curves_panel, mark_divergences, share_limits, sweep_panel
 from denseam.report.plots.style import BAD, FAINT, INK, canvas, plain_log_ticks, save
-from denseam.studies.records import Records, Row, epochs_of
+from denseam.studies.records import Records, Row, epochs_of, has_curves
 from denseam.workflow.target import Trained
 
 
@@ -27,25 +27,31 @@ def draw_transfer(
 ) -> list[Path]:
     """Draw a row for each study; return the files (PNG and SVG).
 
-    Left: the final MSE of every scale against the axis (`sweep_panel`); crosses along the top mark values at
-    which a run diverged. Right: the loss during training at the value that would be transferred.
+    Left: the final loss of every scale against the axis (`sweep_panel`); crosses along the top mark values at
+    which a run diverged. Right: the loss during training at the value that would be transferred, if the
+    records have curves.
     """
     judged = {v.name: v for v in (verdicts or verdict(records))}
     studies = records.studies()
     names = [n for n in judged if n in studies]
-    with canvas(len(names), 2, 8.6, 3.3 * len(names)) as (figure, axes):
-        for (left, right), study in zip(axes, names, strict=True):
+    curves = has_curves(records)
+    with canvas(len(names), 2 if curves else 1, 8.6 if curves else 5.2, 3.3 * len(names)) as (figure, axes):
+        for row, study in zip(axes, names, strict=True):
             v = judged[study]
             title = (titles or {}).get(study, study)
-            sweep_panel(left, list(studies[study]), v, f"{title}: {v.status}")
-            _curve_panel(right, list(studies[study]), v)
-        share_limits([row[0] for row in axes])
-        share_limits([row[1] for row in axes])
-        for left, right in axes:
-            mark_divergences(left)
-            plain_log_ticks(left.yaxis)
-            plain_log_ticks(right.yaxis)
-            right.xaxis.get_major_locator().set_params(integer=True)
+            sweep_panel(row[0], list(studies[study]), v, f"{title}: {v.status}")
+            for right in row[1:]:
+                _curve_panel(right, list(studies[study]), v)
+        for column in axes.T:
+            share_limits(column)
+        for row in axes:
+            mark_divergences(row[0])
+            for ax in row:
+                plain_log_ticks(ax.yaxis)
+            for right in row[1:]:
+                right.xaxis.get_major_locator().set_params(integer=True)
+            if not curves:
+                row[0].legend()
         return save(figure, Path(out), name)
 
 

@@ -102,14 +102,14 @@
         const ring = finite(best) && dots.length ? { x: best, y: between(dots, best, s.values[0] > 0) } : null;
         return { k: i, name: this.names[i], colours: this.palette[i], dots, seeds, band, crosses: lost, ring };
       });
-      const base = at.optimum[0];
+      const base = at.optimum[0], when = finite(at.epoch) ? `after epoch ${at.epoch}` : "after training";
       return {
-        label: `Transfer of ${s.name}: loss against ${this.sign} after epoch ${at.epoch}; ${at.status}`,
+        label: `Transfer of ${s.name}: loss against ${this.sign} ${when}; ${at.status}`,
         x: { kind: state.logx && s.values[0] > 0 ? "log" : "linear", label: s.axis === "eta0" ? "effective learning rate η₀" : s.axis },
-        y: { kind: state.logy ? "log" : "linear", label: "MSE per feature", top: 3 * s.zero },
+        y: { kind: state.logy ? "log" : "linear", label: s.loss_name, top: 3 * s.zero },
         marks: finite(base) ? [base] : [],
         series,
-        table: { caption: `${s.name}: loss after epoch ${at.epoch}, mean over seeds`, head: [this.sign, ...this.names], rows },
+        table: { caption: `${s.name}: loss ${when}, mean over seeds`, head: [this.sign, ...this.names], rows },
       };
     }
 
