@@ -95,7 +95,7 @@ def _check(rows: Records, axis: str | None, target: int | None, epoch: int | Non
     smallest = min(rows, key=lambda row: row["scale"])
     if target is not None and target < smallest["scale"]:
         base = f"{size_name(smallest)} = {smallest['scale']}"
-        raise InputError(f"target must be at least the smallest size, {base}, got {target}")
+        raise InputError(f"target must be at least the smallest scale, {base}, got {target}")
     if epoch is not None and not has_curves(rows):
         raise InputError("epoch needs the loss curves of the runs; these records have none")
 
