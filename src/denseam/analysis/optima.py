@@ -80,7 +80,8 @@ class Optima:
 
     def half_width(self, weights: Array, inflation: float = 1.0) -> float:
         """Return the 95 % half-width of Σ weights · x; `inflation` multiplies its variance."""
-        shares = weights**2 * self.seed_errors
+        # A scale that does not count may have an unknown error.
+        shares = weights**2 * np.where(weights == 0, 0.0, self.seed_errors)
         total = float(shares.sum() + weights**2 @ self.resolution**2)
         if total == 0 or not np.isfinite(total):
             return total

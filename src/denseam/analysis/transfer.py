@@ -152,7 +152,7 @@ class Question:
             smallest = min(rows, key=lambda row: row["scale"], default=None)
             if smallest is not None and self.target < smallest["scale"]:
                 base = f"{size_name(smallest)} = {smallest['scale']}"
-                problems.append(f"target must be at least the smallest size, {base}, got {self.target}")
+                problems.append(f"target must be at least the smallest scale, {base}, got {self.target}")
         return problems
 
 

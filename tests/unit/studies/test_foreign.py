@@ -428,7 +428,7 @@ def test_files_that_cannot_be_read_are_refused_in_one_line(name, tmp_path, insid
 @pytest.mark.parametrize(
     ("options", "part"),
     [
-        ("--target 4", "target must be at least the smallest size, width = 8, got 4"),
+        ("--target 4", "target must be at least the smallest scale, width = 8, got 4"),
         ("--horizon", "horizon needs the loss curves"),
         ("--loss acc", "there is no column 'acc'"),
         ("--loss width --size width", "one column cannot be two things"),
@@ -447,7 +447,7 @@ def test_bad_options_for_a_table_are_refused_in_one_line(options, part, tmp_path
 def test_a_target_below_the_base_of_a_folder_is_refused(folder, inside):
     found = inside("verdict", folder, "--target", 8)
     assert found.returncode == 64
-    assert "target must be at least the smallest size, N = 16, got 8" in found.stderr
+    assert "target must be at least the smallest scale, N = 16, got 8" in found.stderr
     assert inside("verdict", folder, "--target", 16).returncode != 64
 
 
