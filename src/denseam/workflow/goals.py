@@ -150,11 +150,9 @@ def ladder(study: Study, target: int) -> tuple[int, ...]:
 
     They go down to where a smaller model says little, and further only if there are too few otherwise.
     """
+    start, available = SMALLEST, [s for s in study.source().sizes() if s < target and _fits(study, s)]
     if study.regime.name == "memories-only":
-        start, sizes = MEMORIES_PER_FEATURE * study.regime.shape(target).N, None
-    else:
-        start, sizes = SMALLEST, getattr(study.source(), "sizes", None)
-    available = None if sizes is None else [s for s in sizes() if s < target and _fits(study, s)]
+        start, available = MEMORIES_PER_FEATURE * study.regime.shape(target).N, []
     chosen: list[int] = []
     wanted = target / 2
     while wanted >= TINIEST / 2 and (len(chosen) < FEWEST_SIZES or wanted >= start / APART):
@@ -170,10 +168,10 @@ def ladder(study: Study, target: int) -> tuple[int, ...]:
     return tuple(chosen[::-1])
 
 
-def _nearest(wanted: float, study: Study, available: Sequence[int] | None) -> int | None:
-    """Return the size nearest to the wanted one, among those available if not all are."""
-    if available is None:
-        return size if _fits(study, size := max(1, round(wanted))) else None
+def _nearest(wanted: float, study: Study, available: Sequence[int]) -> int | None:
+    """Return the size nearest to the wanted one that the data can have; `available` are some that it has."""
+    if _fits(study, size := max(1, round(wanted))):
+        return size
     return min(available, key=lambda size: abs(math.log(size / wanted)), default=None)
 
 
