@@ -12,7 +12,7 @@ whose best value is x_p, it is x̂ = min(x_p, x_m) + μ. The cost of x̂ at the 
     bound = q u,    u = g² (r + ½ c τ²) + ½ c (s² / k + ¼ g² Δ²),
 
 with c the curvature of log-loss around x_m, s the standard deviation of a seed's optimum, k the seeds at n_m,
-and Δ the last step of the optimum per doubling (with a probe: g = 1, Δ = x_p − x_m). u has the size that
+and Δ the last step of the optimum per doubling (with a probe: Δ = x_p − x_m). u has the size that
 errors of the forecast have: the spread between data sets, the seeds at n_m, and a drift that goes on.
 
 μ, w, v and q are learned from the calibration corpus: studies of real data whose truth at the target is
@@ -119,13 +119,15 @@ class Swept:
     ) -> Swept:
         """Return what profiles of several sizes say."""
         scales = sorted(profiles)
-        spreads = [np.var(p.optima, ddof=1) for p in profiles.values() if len(p.optima) > 1]
+        several = [p.optima for p in profiles.values() if len(p.optima) > 1]
+        squares = sum(float(np.sum((optima - np.mean(optima)) ** 2)) for optima in several)
+        freedom = sum(len(optima) - 1 for optima in several)
         largest = profiles[scales[-1]]
         return cls(
             doublings=tuple(math.log2(scale / target) for scale in scales),
             x=tuple(profiles[scale].optimum for scale in scales),
             seeds=len(largest.optima),
-            deviation=math.sqrt(float(np.mean(spreads))) if spreads else math.inf,
+            deviation=math.sqrt(squares / freedom) if several else math.inf,
             curvature=max(largest.curvature, FLATTEST),
             edge=edge,
             probe=probe,
@@ -133,8 +135,8 @@ class Swept:
 
     @property
     def gap(self) -> float:
-        """g, the doublings from the largest size to the target; 1 with a probe of the target."""
-        return -self.doublings[-1] if self.probe is None else 1.0
+        """g, the doublings from the largest size to the target."""
+        return -self.doublings[-1]
 
     @property
     def drift(self) -> float:

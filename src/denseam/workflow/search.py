@@ -52,6 +52,8 @@ MARGIN, WORTH = 0.9, 0.95
 #: measured.
 FULL, SHORT, PROBE = 2 * REACH + 1, 2 * SHORT_REACH + 1, 2 * PROBE_REACH + 1
 SWEEP_RUNS = FULL * FEWEST
+#: The cost of a probe in that unit.
+PROBE_COST = PROBE * PROBE_SHARE / SWEEP_RUNS
 RUNS = "runs"
 
 LOSSES: Mapping[By, str] = {"training": "final_mse", "heldout": "heldout_mse"}
@@ -150,6 +152,16 @@ class Terms:
         if self.by not in get_args(By):
             problems.append(f"by must be {listed(get_args(By))}, got {self.by!r}")
         refuse(problems)
+
+    @property
+    def reserved(self) -> float:
+        """The share of a sweep at the target that a probe costs."""
+        return PROBE_COST if self.probe else 0.0
+
+    @property
+    def below(self) -> float:
+        """The budget for sizes below the target."""
+        return self.budget - self.reserved
 
 
 class Search:
@@ -280,9 +292,8 @@ class Search:
         bound = self.forecast().regret_bound
         if not missing and bound <= self.terms.tolerance:
             return None
-        allowed = self.terms.budget * self.target_sweep - self.spent - self._probe_price
         offers = [(self._price(p), self._promise(p), p) for p in self._purchases()]
-        within = [offer for offer in offers if offer[0] <= allowed]
+        within = [offer for offer in offers if offer[0] <= self._left]
         if missing and not within and offers:
             within = [min(offers, key=lambda offer: offer[0])]
             self.progress.message("three sizes cost more than the budget allows; the smallest are taken")
@@ -297,25 +308,30 @@ class Search:
 
     def offer(self) -> tuple[int, float] | None:
         """Return the largest size of the cheapest purchase that should suffice, and the budget it needs."""
-        offers = [(self._price(p), max(p)) for p in self._purchases() if self._suffices(p)]
-        if not offers:
+        purchases = [p for p in self._purchases() if self._suffices(p)]
+        if not purchases:
             return None
-        price, scale = min(offers)
-        percents = math.ceil(100 * (self.spent + price) / self.target_sweep)
-        while self._first_price(percents / 100) > percents / 100 * self.target_sweep:
+        purchase = min(purchases, key=self._price)
+        percents = math.ceil(100 * (self.spent + self._price(purchase)) / self.target_sweep)
+        while self._anew(purchase, percents / 100) > percents / 100 * self.target_sweep:
             percents += 1
-        return scale, percents / 100
+        return max(purchase), percents / 100
 
-    def _first_price(self, budget: float) -> float:
-        """Return the operations of the runs that a search with another budget begins with."""
-        runs = expected_runs(self.goal, self.terms.seeds, budget)
-        return self._probe_price + sum(n * self.goal.operations(scale) for scale, n in runs.items())
+    def _anew(self, purchase: Mapping[int, Sweep], budget: float) -> float:
+        """Return the operations of a search with another budget, which may begin at another size."""
+        runs = expected_runs(self.goal, self.terms.seeds, budget - self.terms.reserved)
+        first, scale = min(runs), max(purchase)
+        if scale > first and not self.goal.given:
+            larger = dict.fromkeys(_up_to(self.goal, first, scale), SHORT)
+            runs = {first: runs[first], **larger, scale: len(purchase[scale].grid) * purchase[scale].seeds}
+        operations = sum(number * self.goal.operations(scale) for scale, number in runs.items())
+        return operations + self.terms.reserved * self.target_sweep
 
     @property
-    def _probe_price(self) -> float:
-        """The operations of a probe that is still to come."""
-        due = self.terms.probe and self.probed is None
-        return PROBE * PROBE_SHARE * self.goal.operations(self.goal.target) if due else 0.0
+    def _left(self) -> float:
+        """The operations that are left for sizes below the target."""
+        reserved = self.terms.reserved if self.probed is None else 0.0
+        return (self.terms.budget - reserved) * self.target_sweep - self.spent
 
     def _suffices(self, purchase: Mapping[int, Sweep]) -> bool:
         return self._promise(purchase) <= MARGIN * self.terms.tolerance

@@ -270,7 +270,7 @@ def _tuned(search: Search, others: tuple[str, ...], trials: int) -> Tuned:
     """Search, and return the result."""
     began = time.perf_counter()
     wanted, terms = search.goal, search.terms
-    first = wanted.ladder[0] if wanted.given else first_size(wanted, terms.seeds, terms.budget)
+    first = wanted.ladder[0] if wanted.given else first_size(wanted, terms.seeds, terms.below)
     grid = search.scout(first)
     if others:
         search.constants = best_point(search, first, others, grid, trials)
@@ -278,9 +278,10 @@ def _tuned(search: Search, others: tuple[str, ...], trials: int) -> Tuned:
     for scale in wanted.ladder if wanted.given else (first,):
         search.measure(scale, grid, terms.seeds)
     search.climb()
-    of_sizes = search.verdict()
     if terms.probe:
         search.probe_target()
+        search.climb()
+    of_sizes = search.verdict()
     made, judged = search.forecast(), {}
     if made.regret_bound <= terms.tolerance:  # otherwise there is no η0 at which to vary the other axes
         judged = {axis: _judge_axis(search, axis, made.x) for axis in others}
