@@ -24,6 +24,7 @@ import denseam
 from denseam.analysis.forecast import (
     LEVEL,
     TABLE,
+    WIDER_LEVEL,
     By,
     Entry,
     Forecast,
@@ -88,9 +89,9 @@ class Case:
                 return profile
             first += step
 
-    def probe(self) -> float:
-        """Return the best value of a short training of the target with one seed."""
-        return Profile(self.x, self.losses["early"][self.scales[-1]][:, :1]).optimum
+    def probe(self) -> Profile:
+        """Return the profile of a short training of the target with one seed."""
+        return Profile(self.x, self.losses["early"][self.scales[-1]][:, :1])
 
     def edge(self, scale: int) -> float:
         """Return ℓ from a size to the target."""
@@ -208,6 +209,8 @@ def fit(studies: Sequence[tuple[Case, Swept]], by: By, probe: bool) -> dict[Sett
     """Return the constants of every setting among the studies; a study may appear with several plans."""
     groups: dict[Setting, list[tuple[Case, Swept]]] = {}
     for case, swept in studies:
+        if not math.isfinite(swept.unit()):
+            continue
         setting = dataclasses.replace(case.setting, by=by, probe=probe)
         groups.setdefault(setting, []).append((case, swept))
     ratios: dict[Setting, list[float]] = {}
@@ -224,28 +227,45 @@ def fit(studies: Sequence[tuple[Case, Swept]], by: By, probe: bool) -> dict[Sett
             families=len(set(names)),
             studies=len({(c.family, c.noise, c.samples, c.shrink, c.scales[-1]) for c, _ in members}),
         )
-    for optimizer in {setting.optimizer for setting in entries}:
+    for optimizer in sorted({setting.optimizer for setting in entries}):
         alike = [s for s in entries if s.optimizer == optimizer]
-        pooled = [r / entries[s].factor for s in alike for r in ratios[s]]
+        scales = _shrunk({s: entries[s] for s in alike})
+        pooled = [r / scales[s] for s in alike for r in ratios[s]]
         names = [case.family for s in alike for case, _ in groups[s]]
-        common = weighted_quantile(pooled, names, LEVEL)
+        calm = optimizer == "adam" and by == "training"
+        common = weighted_quantile(pooled, names, LEVEL if calm else WIDER_LEVEL)
         for s in alike:
-            entries[s] = dataclasses.replace(entries[s], factor=common * entries[s].factor)
+            entries[s] = dataclasses.replace(entries[s], factor=common * scales[s])
     return entries
 
 
-#: w where all sizes grow, and where only memories do; v under SGD.
+#: A setting with this many families counts as much as all settings of its optimizer together.
+ENOUGH_FAMILIES = 24
+
+
+def _shrunk(entries: Mapping[Setting, Entry]) -> dict[Setting, float]:
+    """Return the scale of every setting, drawn towards that of all if it has few families."""
+    logs = {setting: math.log(entry.factor) for setting, entry in entries.items()}
+    weights = np.array([entries[setting].families for setting in logs], float)
+    middle = float(weights @ list(logs.values()) / weights.sum())
+    own = {s: entries[s].families / (entries[s].families + ENOUGH_FAMILIES) for s in logs}
+    return {s: math.exp(own[s] * logs[s] + (1 - own[s]) * middle) for s in logs}
+
+
+#: w where all sizes grow, and where only memories do; v under SGD, where ℓ says what moves instead of μ.
 SLOPE = {"proportional": 0.1, "memories-only": 0.4}
-EDGE = 0.5
+EDGE = 0.75
 
 
 def _location(setting: Setting, members: Sequence[tuple[Case, Swept]], by: By) -> Entry:
     """Return the constants of the forecast itself: μ is a median over families."""
-    bare = Entry(0.0, SLOPE[setting.regime], EDGE if setting.optimizer == "sgd" else 0.0, 1, 1, 0, 0)
+    slope = SLOPE[setting.regime]
+    if setting.optimizer == "sgd" and setting.regime == "proportional" and not setting.probe:
+        return Entry(0.0, 0.0, EDGE, 1.0, 1.0, 0, 0)
+    bare = Entry(0.0, slope, 0.0, 1.0, 1.0, 0, 0)
     shifts = [(case.truth(by).optimum - s.predicted(bare)) / s.gap for case, s in members]
-    return dataclasses.replace(
-        bare, shift=weighted_quantile(shifts, [case.family for case, _ in members], 0.5)
-    )
+    shift = weighted_quantile(shifts, [case.family for case, _ in members], 0.5)
+    return dataclasses.replace(bare, shift=shift)
 
 
 def judge(cases: Sequence[Case], plans: Sequence[Plan], by: By, aside: Iterable[str] = ()) -> list[Judged]:
@@ -258,7 +278,7 @@ def judge(cases: Sequence[Case], plans: Sequence[Plan], by: By, aside: Iterable[
     usable = [(c, p, s) for c, p, s in known if _usable(c, s, by)]
     judged = []
     for family in sorted({case.family for case in cases}):
-        others = [(c, s) for c, _, s in usable if c.family != family and c.family not in set(aside)]
+        others = [(c, s) for c, p, s in usable if _fitted(c, p, {family, *aside})]
         entries = fit(others, by, probe)
         for case, plan, swept in usable:
             setting = dataclasses.replace(case.setting, by=by, probe=probe)
@@ -291,19 +311,25 @@ def table(cases: Sequence[Case], aside: Iterable[str]) -> dict[Setting, Entry]:
     for by in ("training", "heldout"):
         for plans in (PLANS, PROBED):
             studies = [
-                (case, plan.swept(case, by))
-                for case in cases
-                for plan in plans
-                if case.family not in set(aside) and (case.setting.optimizer == "sgd" or not plan.probe)
+                (case, plan.swept(case, by)) for case in cases for plan in plans if _fitted(case, plan, aside)
             ]
             usable = [(c, s) for c, s in studies if _usable(c, s, by)]
             entries |= fit(usable, by, plans[0].probe)
     return entries
 
 
+def _fitted(case: Case, plan: Plan, without: Iterable[str]) -> bool:
+    """Return whether a case with a plan serves to fit constants.
+
+    Under SGD a probe is of use, and only half of the target's size says where the edge of stability will be.
+    """
+    sgd = case.setting.optimizer == "sgd"
+    return case.family not in set(without) and (plan.gap == 1 if sgd else not plan.probe)
+
+
 def _usable(case: Case, swept: Swept, by: By) -> bool:
     """Return whether a study has an optimum at every size."""
-    return bool(np.isfinite([*swept.x, swept.unit(), case.truth(by).optimum]).all())
+    return bool(np.isfinite([*swept.x, swept.deviation, case.truth(by).optimum]).all())
 
 
 def held_aside() -> set[str]:

@@ -32,6 +32,7 @@ from denseam.studies.records import Records, Row
 from denseam.studies.runner import run_specs
 from denseam.studies.study import RunSpec, Study
 from denseam.training.progress import Progress
+from denseam.workflow.advice import obstacle
 from denseam.workflow.goals import FEWEST_SIZES, Goal
 
 #: Learning rates are 10^(k/PER_DECADE): one lattice, so that widening a grid trains no run twice.
@@ -182,11 +183,11 @@ class Search:
         self.constants: dict[str, float] = {}
         self.measured: dict[int, Sweep] = {}
         self.profiles: dict[int, Profile] = {}
-        self.probed: float | None = None
+        self.probed: Profile | None = None
         study = wanted.study
         self.setting = Setting(
             study.lagrangian.name, float(getattr(study.lagrangian, "power", 1)), study.optimizer,
-            study.regime.name, terms.by, terms.probe,
+            study.regime.name, terms.by, terms.probe, obstacle(study) is None,
         )  # fmt: skip
 
     # --- runs --------------------------------------------------------------------------------------
@@ -373,7 +374,9 @@ class Search:
             further = math.log2(scale / self.goal.target)
             x = (*x, x[-1] + now.drift * (further - doublings[-1]))
             doublings = (*doublings, further)
-        then = dataclasses.replace(now, doublings=doublings, x=x, seeds=purchase[scale].seeds)
+        then = dataclasses.replace(
+            now, doublings=doublings, x=x, seeds=purchase[scale].seeds, edge=self._edge(scale)
+        )
         return constants(self._setting).factor * then.unit()
 
     # --- what is known -----------------------------------------------------------------------------
@@ -408,8 +411,8 @@ class Search:
         study = self.study((self.goal.target,), grid, 1)
         study = dataclasses.replace(study, epochs=max(1, round(PROBE_SHARE * study.epochs)), name="")
         self.progress.message(f"probing {self.goal.letter} = {self.goal.target}: {study.epochs} epochs")
-        optimum = self._profile(self.train(study, study.runs()), grid).optimum
-        self.probed = optimum if math.isfinite(optimum) else None
+        profile = self._profile(self.train(study, study.runs()), grid)
+        self.probed = profile if math.isfinite(profile.optimum) else None
 
     def common_runs(self) -> list[Row]:
         """Return the runs at learning rates that every size has, with their curves."""

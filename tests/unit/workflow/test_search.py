@@ -317,6 +317,22 @@ def test_a_setting_without_a_calibration_is_refused_unless_it_is_very_sure(searc
 
 
 @pytest.mark.parametrize(
+    ("changes", "remedy"),
+    [
+        ({"parameterization": "eta_W=K^0.1"}, Remedy.TAKE_PRESCRIPTION),
+        ({"bias_init": "normal"}, Remedy.ZERO_BIASES),
+        ({"centred": False}, Remedy.CENTRE),
+    ],
+)
+def test_what_the_theory_does_not_prescribe_has_no_calibration_either(searched, changes, remedy):
+    found = searched(flat(drift=0.07), **changes)
+    assert (found.forecast.entry.families, found.forecast.setting.prescribed) == (0, False)
+    assert not found.recommended
+    assert found.remedy.remedy is remedy
+    assert searched(flat(drift=0.07)).recommended
+
+
+@pytest.mark.parametrize(
     ("terms", "words"),
     [
         ({"seeds": 2}, "seeds must be a whole number from 3 to 9, got 2"),
