@@ -148,18 +148,20 @@ def _checked(scales: tuple[int, ...], target: int, study: Study) -> tuple[int, .
 def ladder(study: Study, target: int) -> tuple[int, ...]:
     """Return the sizes of a family below the target, rising: about a half of it, a quarter, an eighth, ….
 
-    They go down to where a smaller model says little, and further only if there are too few otherwise.
+    They go down to where a smaller model says little, and further, or in shorter steps, only if there are too
+    few otherwise.
     """
     start, available = SMALLEST, [s for s in study.source().sizes() if s < target and _fits(study, s)]
     if study.regime.name == "memories-only":
         start, available = MEMORIES_PER_FEATURE * study.regime.shape(target).N, []
     chosen: list[int] = []
-    wanted = target / 2
+    ratio = min(2.0, (target / TINIEST) ** (1 / FEWEST_SIZES))
+    wanted = target / ratio
     while wanted >= TINIEST / 2 and (len(chosen) < FEWEST_SIZES or wanted >= start / APART):
         near = _nearest(wanted, study, available)
         if near is not None and near >= TINIEST and (not chosen or chosen[-1] / near >= APART):
             chosen.append(near)
-        wanted /= 2
+        wanted /= ratio
     if len(chosen) < FEWEST_SIZES:
         raise InputError(
             f"target {study.regime.letter} = {target} is too small to be tuned at smaller sizes: the data "
