@@ -8,6 +8,7 @@ import numpy as np
 from denseam.analysis.transfer import COLUMNS as VERDICT_COLUMNS
 from denseam.rules.fields import logspace
 from denseam.studies.records import Records
+from denseam.studies.runner import Summary
 from denseam.studies.study import Study
 
 
@@ -18,20 +19,29 @@ def study(**changes):
     })  # fmt: skip
 
 
-def rows(asked, *, moves=0.0, edge=0.5, probes=()):
-    """Return a row for each run of a study; `moves` shifts the optimum by decades per doubling."""
-    made = []
-    for spec in asked.runs():
+def rows(asked, *, moves=0.0, edge=0.5, law=None, specs=None):
+    """Return a row for each run of a study, or for some of them.
+
+    `moves` shifts the optimum by decades per doubling; a law (of the study and the run, returning the training
+    and the held-out loss) replaces the curve with its edge.
+    """
+
+    def curved(_, spec):
         doublings = math.log2(spec.scale / asked.scales[0])
         x = math.log10(spec.values["eta0"]) + 1.5 - moves * doublings
-        lost = spec.values["eta0"] > edge
-        final = math.inf if lost else 0.2 * (1 + x * x) * (1 + 0.004 * spec.seed)
+        loss = 0.2 * (1 + x * x) * (1 + 0.004 * spec.seed)
+        return (math.inf,) * 2 if spec.values["eta0"] > edge else (loss,) * 2
+
+    made = []
+    for spec in asked.runs() if specs is None else specs:
+        final, heldout = (law or curved)(asked, spec)
+        lost = not math.isfinite(final)
         curve = [final + (1 - final) * math.exp(-0.4 * e) for e in range(asked.epochs)]
         made.append({
             "key": spec.key, "study": asked.name, "study_id": asked.id, "scale": spec.scale,
             "features": spec.shape.N, "memories": spec.shape.K, "samples": spec.shape.P, "batch": spec.shape.B,
             "seed": spec.seed, "status": "diverged" if lost else "finished", "diverged_at": 5 if lost else None,
-            "initial_mse": 1.1, "final_mse": final, "heldout_mse": final, "zero_mse": 1.0,
+            "initial_mse": 1.1, "final_mse": final, "heldout_mse": heldout, "zero_mse": 1.0,
             "activation": asked.lagrangian.name, "power": float(getattr(asked.lagrangian, "power", 1)),
             "optimizer": asked.optimizer, "regime": asked.regime.name, "parameterization": asked.rule().name,
             "data": asked.source().describe(), "centred": "yes" if asked.centred else "no",
@@ -127,3 +137,59 @@ def control(rng, regret=0.0, *, scatter=None, noise=0.002, step=0.25, seeds=3, s
         return 0.2 * np.exp(logs + noise * rng.standard_normal(len(x)))
 
     return sweep(curve, grid=10 ** (x - 1.5), scales=scales, seeds=seeds)
+
+
+# --- searches in a given landscape ---------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Landscape:
+    """The loss of every run of a family: ln loss = ln 0.2 + ½ c (x − x* − s_i)², infinite above the edge.
+
+    Attributes
+    ----------
+    target, optimum
+        The size at which the optimum is x*, as log10.
+    drift
+        Decades by which the optimum moves with every doubling.
+    curvature, scatter
+        c, and by how much the optimum of a seed i is shifted: s_i = 0, +s, −s, 0, ….
+    edge
+        log10 of the largest value that does not diverge; a number, or one for each size.
+    heldout
+        By how much the optimum of the held-out loss is shifted.
+    early
+        By how much the optimum of a training that is shorter than `epochs` is shifted.
+    """
+
+    target: int
+    optimum: float = -1.3
+    drift: float = 0.0
+    curvature: float = 2.0
+    scatter: float = 0.0
+    edge: object = math.inf
+    heldout: float = 0.0
+    early: float = 0.0
+    epochs: int = 0
+
+    def best(self, scale):
+        return self.optimum + self.drift * math.log2(scale / self.target)
+
+    def __call__(self, asked, spec):
+        x = math.log10(spec.values["eta0"])
+        if x > (self.edge[spec.scale] if isinstance(self.edge, dict) else self.edge):
+            return math.inf, math.inf
+        shift = self.scatter * (0, 1, -1)[spec.seed % 3] + (self.early if asked.epochs < self.epochs else 0.0)
+        u = x - self.best(spec.scale) - shift
+        return tuple(0.2 * math.exp(0.5 * self.curvature * (u - v) ** 2) for v in (0.0, self.heldout))
+
+
+def made_up_runs(law):
+    """Return what takes the place of `run_specs`: records from a law, without training."""
+
+    def run_specs(wanted, out, **_where):
+        made = [row for asked, specs in wanted for row in rows(asked, law=law, specs=specs)]
+        diverged = sum(row["status"] == "diverged" for row in made)
+        return Summary(len(made), 0, diverged, 0.0, Records(made))
+
+    return run_specs

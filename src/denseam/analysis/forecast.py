@@ -12,7 +12,7 @@ whose best value is x_p, it is x̂ = min(x_p, x_m) + μ. The cost of x̂ at the 
     bound = q u,    u = g² (r + ½ c τ²) + ½ c (s² / k + ¼ (g² Δ² + ℓ²)),
 
 with c the curvature of log-loss around x_m, s the standard deviation of a seed's optimum, k the seeds at n_m,
-and Δ the last step of the optimum per doubling. (With a probe: g = 1, ℓ = 0, Δ = min(x_p − x_m, 0).) u has
+and Δ the last step of the optimum per doubling. (With a probe: ℓ = 0, Δ = min(x_p − x_m, 0).) u has
 the size that errors of the forecast have: the spread between data sets, the seeds at n_m, a drift that goes
 on. There is no bound if a neighbour of the best value diverged, at n_m or at the probe: the grid does not
 show how near the edge of stability is.
@@ -53,7 +53,7 @@ TABLE = "calibration.json"
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """What the constants of a forecast depend on."""
+    """What the constants of a forecast depend on; all models of the corpus are as prescribed."""
 
     activation: str
     power: float
@@ -61,6 +61,7 @@ class Setting:
     regime: str
     by: By = "training"
     probe: bool = False
+    prescribed: bool = True
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,13 +126,15 @@ class Swept:
     ) -> Swept:
         """Return what profiles of several sizes say, and that of a short training of the target."""
         scales = sorted(profiles)
-        spreads = [np.var(p.optima, ddof=1) for p in profiles.values() if len(p.optima) > 1]
+        several = [p.optima for p in profiles.values() if len(p.optima) > 1]
+        squares = sum(float(np.sum((optima - np.mean(optima)) ** 2)) for optima in several)
+        freedom = sum(len(optima) - 1 for optima in several)
         largest = profiles[scales[-1]]
         return cls(
             doublings=tuple(math.log2(scale / target) for scale in scales),
             x=tuple(profiles[scale].optimum for scale in scales),
             seeds=len(largest.optima),
-            deviation=math.sqrt(float(np.mean(spreads))) if spreads else math.inf,
+            deviation=math.sqrt(squares / freedom) if several else math.inf,
             curvature=max(largest.curvature, FLATTEST),
             edge=edge,
             probe=None if probe is None else probe.optimum,
@@ -140,8 +143,8 @@ class Swept:
 
     @property
     def gap(self) -> float:
-        """g, the doublings from the largest size to the target; 1 with a probe of the target."""
-        return -self.doublings[-1] if self.probe is None else 1.0
+        """g, the doublings from the largest size to the target."""
+        return -self.doublings[-1]
 
     @property
     def drift(self) -> float:
@@ -267,7 +270,7 @@ def read_table(document: Sequence[Mapping[str, Any]]) -> dict[Setting, Entry]:
     read = {}
     for row in document:
         numbers: dict[str, Any] = {k: math.inf if v is None else v for k, v in row.items() if k not in names}
-        read[Setting(**{k: row[k] for k in names})] = Entry(**numbers)
+        read[Setting(**{k: row[k] for k in names if k in row})] = Entry(**numbers)
     return read
 
 

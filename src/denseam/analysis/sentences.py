@@ -139,6 +139,11 @@ def percent(value: float) -> str:
     return f"{100 * value:.1f} %"
 
 
+def at_most(bound: float) -> str:
+    """Return the bound on a cost in words."""
+    return f"at most {percent(bound)}" if math.isfinite(bound) else "without a bound"
+
+
 def _transferred(v: Verdict) -> str:
     smallest = min(v.optimum)
     value = v.optimum[smallest]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from shlex import quote
 from typing import Any
 
-from denseam.analysis.sentences import percent
+from denseam.analysis.sentences import at_most, percent
 from denseam.report.wording import duration, number, quantity
 
 
@@ -187,11 +186,11 @@ def _forecast_text(tuned: Any) -> str:
     extra = "".join(f", {k} = {v:.3g}" for k, v in tuned.constants.items())
     verb = "use" if tuned.recommended else "forecast:"
     largest = max(tuned.scales)
-    drift = made.x - math.log10(tuned.verdict.optimum[largest] or made.value)
+    drift = made.x - tuned.profiles[largest].optimum
     lines = [
         f"{verb} eta0 = {made.value:.3g}{extra} at {letter} = {tuned.goal.target}; its best value there is "
         f"expected in [{low:.3g}, {high:.3g}]",
-        f"cost against the best {made.setting.by} loss: at most {percent(made.regret_bound)}, typically "
+        f"cost against the best {made.setting.by} loss: {at_most(made.regret_bound)}, typically "
         f"{percent(made.predicted_regret)}; the tolerance is {percent(tuned.tolerance)}",
     ]
     if tuned.drift_corrected:

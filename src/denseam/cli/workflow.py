@@ -26,6 +26,7 @@ from denseam.studies.description import ETA0
 from denseam.workflow.target_sizes import TargetSizes
 
 if TYPE_CHECKING:
+    from denseam.workflow.goals import Goal
     from denseam.workflow.recipe import Recipe
 
 DATA_HELP = (
@@ -88,6 +89,7 @@ def plan(
         show(json_, meshes.to_json(), print_device_plan, meshes)
         return OK
     wanted = goal(needed(data, "data is needed, or devices: the number of devices for one model"), **target)
+    _warn(wanted)
     estimate = planning.plan(wanted, seeds=seeds, budget=budget)
     show(json_, estimate.to_json(), print_plan, estimate, wanted)
     return OK
@@ -138,9 +140,7 @@ def tune(
         lambda: goal(data, **target),
         lambda: cluster_from(None, where),
     )
-    if not wanted.study.rule().prescribed:
-        warning = f"{wanted.study.name}: not a prescribed rule, so not expected to transfer"
-        print(f"warning: {warning}", file=sys.stderr)
+    _warn(wanted)
     axes = [axis.strip() for axis in tuned.split(",") if axis.strip()]
     with training_on(cluster, folder, progress_of(quiet), Path(folder) / RUNS) as training:
         result = search(wanted, folder, tuned=axes, **training, **options)
@@ -148,6 +148,17 @@ def tune(
     document = {"out": folder, "files": [str(Path(folder) / "tuned.json"), *files]}
     show(json_, result.to_json() | document, print_tuned, result, files)
     return result.exit_code
+
+
+def _warn(wanted: Goal) -> None:
+    """Print what is doubtful about a goal before anything is trained."""
+    from denseam.workflow.data_use import data_use
+
+    warnings = [data_use(wanted).warning()]
+    if not wanted.study.rule().prescribed:
+        warnings.append(f"{wanted.study.name}: not a prescribed rule, so not expected to transfer")
+    for warning in filter(None, warnings):
+        print(f"warning: {warning}", file=sys.stderr)
 
 
 @app.command(epilog=DATA_HELP)

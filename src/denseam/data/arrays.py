@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.sparse.linalg import svds
+from scipy.linalg import eigh
 
 from denseam.data.concerns import Concern, concerns
 from denseam.data.encoder import Encoder
@@ -32,8 +32,9 @@ MOST_FOR_PCA = 16384
 #: Up to here they take seconds, and vectors shrink by them unless asked otherwise.
 MOST_BY_DEFAULT = 4096
 
-#: Samples from which eigenvalues of the covariance are estimated.
-FOR_SPECTRUM = 2048
+#: Samples from which eigenvalues of the covariance are estimated: at most the first number, at least the
+#: second, and as many between as take this many bytes.
+FOR_SPECTRUM, LEAST_FOR_SPECTRUM, SPECTRUM_BYTES = 2048, 256, 1 << 26
 #: The ways to shrink that need principal directions.
 PRINCIPAL = ("rotated", "pca")
 
@@ -185,9 +186,7 @@ class ArrayFamily:
         assert shape.P is not None
         rest = self._heldout if len(self._heldout) else self._order(seed)[shape.P :]
         most = min(shape.P, max(1, HELDOUT_BYTES // (4 * shape.N)))
-        if most < len(rest):  # spread over the file, since many files are sorted by class
-            rest = rest[np.linspace(0, len(rest) - 1, most).round().astype(int)]
-        return self._encoded(shape.N, np.sort(rest), dtype)
+        return self._encoded(shape.N, np.sort(_spread(rest, most)), dtype)
 
     def _encoded(self, N: int, rows: Int[np.ndarray, " n"], dtype: Any) -> Any:
         double = np.dtype(dtype) == np.float64
@@ -215,16 +214,20 @@ class ArrayFamily:
     @functools.cache  # noqa: B019  # families live as long as the process
     def largest_eigenvalue(self, N: int) -> float:
         """Return the largest eigenvalue of the covariance of N features, from some of the samples."""
-        x = self._encoded(N, self._training[:FOR_SPECTRUM], np.float32)
-        return float(svds(x - x.mean(axis=0), k=1, return_singular_vectors=False)[0] ** 2 / len(x))
+        gram = _gram(self._encoded(N, self._for_spectrum(N), np.float64))
+        last = len(gram) - 1
+        return float(eigh(gram, eigvals_only=True, subset_by_index=(last, last))[0])
 
     @functools.cached_property
     def participation(self) -> float:
         """tr(C)² / tr(C²) of the covariance C: the number of directions in which the data varies."""
-        x = self._encoded(self.features, self._training[:FOR_SPECTRUM], np.float32)
-        d = x - x.mean(axis=0)
-        gram = d @ d.T  # its eigenvalues are those of the covariance, up to a factor
+        rows = self.raw.rows(self._for_spectrum(self.features), np.float64)
+        gram = _gram(self._statistics.centred(rows))
         return float(np.trace(gram) ** 2 / np.sum(gram**2))
+
+    def _for_spectrum(self, N: int) -> Int[np.ndarray, " n"]:
+        most = min(FOR_SPECTRUM, max(LEAST_FOR_SPECTRUM, SPECTRUM_BYTES // (8 * N)))
+        return _spread(self._training, most)
 
     def encoder(self, N: int) -> Encoder:
         """Return the transformation of the samples to N features."""
@@ -333,6 +336,19 @@ def _default_shrink(raw: Raw) -> Shrink:
 def held_out(samples: int, share: float) -> Int[np.ndarray, " n"]:
     """Return the indices of the samples that are never trained on: the same for every seed and size."""
     return np.sort(_permutation(0, _HELDOUT, samples)[: math.floor(share * samples + 1e-9)])
+
+
+def _spread(rows: Int[np.ndarray, " n"], most: int) -> Int[np.ndarray, " m"]:
+    """Return at most so many of the rows, spread over all of them: many files are sorted by class."""
+    if most >= len(rows):
+        return rows
+    return np.asarray(rows[np.linspace(0, len(rows) - 1, most).round().astype(int)])
+
+
+def _gram(x: Float[np.ndarray, "n N"]) -> Float[np.ndarray, "m m"]:
+    """Return the covariance of samples, or that of features: the smaller; they have the same eigenvalues."""
+    d = x - x.mean(axis=0)
+    return np.asarray((d @ d.T if len(d) < d.shape[1] else d.T @ d) / len(d))
 
 
 def _permutation(seed: int, use: int, n: int) -> Int[np.ndarray, " n"]:

@@ -49,6 +49,9 @@ class Source(Protocol):
     def describe(self) -> str:
         """Return the origin of the data and its preparation in one line."""
 
+    def sizes(self) -> tuple[int, ...]:
+        """Return suitable numbers of features in increasing order; none if every number is."""
+
     def problems(self, shape: Shape) -> list[str]:
         """Return why this data cannot provide a shape; empty if it can."""
 
@@ -78,7 +81,7 @@ class Source(Protocol):
 class Gaussian:
     """N(0, I), or N(0, D) with D_i ∝ i^(−exponent) and trace N."""
 
-    features = available = heldout_samples = None
+    features = available = heldout_samples = participation = None
 
     def __init__(self, name: str) -> None:
         self.name, self.exponent = name, GAUSSIANS[name]
@@ -91,6 +94,10 @@ class Gaussian:
     def describe(self) -> str:
         """Return its name."""
         return self.name
+
+    def sizes(self) -> tuple[int, ...]:
+        """Return nothing: every size is suitable."""
+        return ()
 
     def problems(self, shape: Shape) -> list[str]:
         """Return nothing: every shape is available."""
@@ -121,8 +128,6 @@ class Gaussian:
         if self.exponent == 0:
             return isotropic(shape.N, shape.P, seed=seed, dtype=dtype, part=part)
         return anisotropic(shape.N, shape.P, exponent=self.exponent, seed=seed, dtype=dtype, part=part)
-
-    participation = None
 
     def largest_eigenvalue(self, N: int) -> float:
         """Return D_1."""

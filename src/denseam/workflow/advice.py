@@ -11,6 +11,7 @@ from typing import Any
 from denseam.analysis.causes import Cause
 from denseam.analysis.transfer import Verdict
 from denseam.studies.description import AXES
+from denseam.studies.study import Study
 from denseam.workflow.command_lines import sweep_target_line, tune_line
 from denseam.workflow.goals import Goal, default_ladder
 
@@ -79,9 +80,9 @@ def advise(
     probed
         Whether the target was trained shortly.
     """
-    obstacle = _known_obstacle(goal)
-    if obstacle is not None:
-        return obstacle
+    known = obstacle(goal.study)
+    if known is not None:
+        return known
     moving = tuple(axis for axis, v in others.items() if v.cause is not Cause.HOLDS)
     if moving:
         return Advice(Remedy.LEAVE_AXES, names=moving)
@@ -99,8 +100,9 @@ def advise(
     return Advice(Remedy.SWEEP_TARGET)
 
 
-def _known_obstacle(goal: Goal) -> Advice | None:
-    study, rule = goal.study, goal.study.rule()
+def obstacle(study: Study) -> Advice | None:
+    """Return what is known to spoil transfer in a study; None if it is as the theory prescribes."""
+    rule = study.rule()
     if not rule.prescribed:
         if rule.family == "softmax" and rule.optimizer == "sgd":
             return Advice(Remedy.TAKE_ADAM)

@@ -67,7 +67,7 @@ def _line(command: str, goal: Goal, more: Mapping[str, Any], options: Mapping[st
     words = words_of({**_document(goal), **more}, described)
     if words is None:
         return None
-    own = [word for name, value in options.items() for word in option_words(_plain(name), value)]
+    own = [word for name, value in options.items() for word in option_words(_plain(name, value), value)]
     data = goal.study.data
     rest = [*words, *own, "--", data] if data.startswith("-") else [data, *words, *own]
     return shlex.join(["denseam", command, *rest])
@@ -88,6 +88,7 @@ def _document(goal: Goal) -> dict[str, Any]:
     return plain | {"features": goal.target} | sizes
 
 
-def _plain(name: str) -> Parameter:
+def _plain(name: str, value: Any) -> Parameter:
     """Return the parameter of an option that is not part of a goal."""
-    return Parameter(Part.SWEEP, Kind.TEXT, "", name=name, document=name)
+    kind = Kind.FLAG if isinstance(value, bool) else Kind.TEXT
+    return Parameter(Part.SWEEP, kind, "", name=name, document=name)

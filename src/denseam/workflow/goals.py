@@ -156,20 +156,20 @@ def _checked(scales: tuple[int, ...], target: int, study: Study) -> tuple[int, .
 def ladder(study: Study, target: int) -> tuple[int, ...]:
     """Return the sizes of a family below the target, rising: about a half of it, a quarter, an eighth, ….
 
-    They go down to where a smaller model says little, and further only if there are too few otherwise.
+    They go down to where a smaller model says little, and further, or in shorter steps, only if there are too
+    few otherwise.
     """
+    start, available = SMALLEST, [s for s in study.source().sizes() if s < target and _fits(study, s)]
     if study.regime.name == "memories-only":
-        start, sizes = MEMORIES_PER_FEATURE * study.regime.shape(target).N, None
-    else:
-        start, sizes = SMALLEST, getattr(study.source(), "sizes", None)
-    available = None if sizes is None else [s for s in sizes() if s < target and _fits(study, s)]
+        start, available = MEMORIES_PER_FEATURE * study.regime.shape(target).N, []
     chosen: list[int] = []
-    wanted = target / 2
+    ratio = min(2.0, (target / TINIEST) ** (1 / FEWEST_SIZES))
+    wanted = target / ratio
     while wanted >= TINIEST / 2 and (len(chosen) < FEWEST_SIZES or wanted >= start / APART):
         near = _nearest(wanted, study, available)
         if near is not None and near >= TINIEST and (not chosen or chosen[-1] / near >= APART):
             chosen.append(near)
-        wanted /= 2
+        wanted /= ratio
     if len(chosen) < FEWEST_SIZES:
         raise InputError(
             f"target {study.regime.letter} = {target} is too small to be tuned at smaller sizes: the data "
@@ -178,10 +178,10 @@ def ladder(study: Study, target: int) -> tuple[int, ...]:
     return tuple(chosen[::-1])
 
 
-def _nearest(wanted: float, study: Study, available: Sequence[int] | None) -> int | None:
-    """Return the size nearest to the wanted one, among those available if not all are."""
-    if available is None:
-        return size if _fits(study, size := max(1, round(wanted))) else None
+def _nearest(wanted: float, study: Study, available: Sequence[int]) -> int | None:
+    """Return the size nearest to the wanted one that the data can have; `available` are some that it has."""
+    if _fits(study, size := max(1, round(wanted))):
+        return size
     return min(available, key=lambda size: abs(math.log(size / wanted)), default=None)
 
 

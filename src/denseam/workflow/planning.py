@@ -25,7 +25,7 @@ from denseam.workflow import roofline
 from denseam.workflow.data_use import DataUse, data_use
 from denseam.workflow.goals import Goal
 from denseam.workflow.rates import rates_here
-from denseam.workflow.search import BUDGET, REACH, expected_runs
+from denseam.workflow.search import BUDGET, SWEEP_RUNS, expected_runs
 
 #: The share of the product rate of a GPU that a whole step reaches. It is below `roofline.PRODUCT_SHARE`, the
 #: share of the products alone, since it includes the passes over memory: a plan does not measure bandwidth.
@@ -155,13 +155,12 @@ def plan(goal: Goal, *, seeds: int = 3, budget: float = BUDGET, machine: Machine
             seconds=seconds(shape, study.epochs, runs, machine, together),
         )
 
-    points = 2 * REACH + 1
     runs = expected_runs(goal, seeds, budget)
     return Plan(
         machine=machine,
         tuning=tuple(row("tune", scale, number, True) for scale, number in runs.items()),
         training=row("train", goal.target, 1, False),
-        sweep=row("sweep the target", goal.target, points * seeds, True),
+        sweep=row("sweep the target", goal.target, SWEEP_RUNS, True),
         use=data_use(goal),
         concerns=tuple(goal.concerns),
     )

@@ -66,9 +66,10 @@ class Recipe:
         return Origin.TUNED if self.eta0 == self.tuned_eta0 else Origin.GIVEN
 
     def with_eta0(self, eta0: float) -> Recipe:
-        """Return the recipe with another learning rate, for which the small models predict no loss curve."""
-        same = eta0 == self.eta0
-        return dataclasses.replace(self, eta0=eta0, expected=self.expected if same else None)
+        """Return the recipe with another learning rate, for which the small models predict nothing."""
+        if eta0 == self.eta0:
+            return self
+        return dataclasses.replace(self, eta0=eta0, expected=None, regret_bound=None)
 
     @property
     def target(self) -> int:

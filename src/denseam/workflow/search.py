@@ -18,19 +18,21 @@ import math
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
 from denseam.analysis.forecast import By, Forecast, Setting, Swept, constants, forecast
 from denseam.analysis.profiles import Profile
+from denseam.analysis.sentences import at_most
 from denseam.analysis.thresholds import FEWEST
 from denseam.analysis.transfer import Verdict, verdict
-from denseam.errors import InputError
+from denseam.errors import InputError, listed, refuse
 from denseam.studies.records import Records, Row
 from denseam.studies.runner import run_specs
 from denseam.studies.study import RunSpec, Study
 from denseam.training.progress import Progress
+from denseam.workflow.advice import obstacle
 from denseam.workflow.goals import FEWEST_SIZES, Goal
 
 #: Learning rates are 10^(k/PER_DECADE): one lattice, so that widening a grid trains no run twice.
@@ -47,8 +49,12 @@ BUDGET = 0.15
 FIRST_SHARE, PROBE_SHARE = 0.2, 0.2
 #: A purchase should bring the bound this far below the tolerance, or lower it at least to this share.
 MARGIN, WORTH = 0.9, 0.95
-#: Runs of a sweep at the target: the unit of the budget.
-SWEEP_RUNS = (2 * REACH + 1) * FEWEST
+#: Values of a full sweep, of a short one and of a probe; runs of a sweep at the target, by which budgets are
+#: measured.
+FULL, SHORT, PROBE = 2 * REACH + 1, 2 * SHORT_REACH + 1, 2 * PROBE_REACH + 1
+SWEEP_RUNS = FULL * FEWEST
+#: The cost of a probe in that unit.
+PROBE_COST = PROBE * PROBE_SHARE / SWEEP_RUNS
 RUNS = "runs"
 
 LOSSES: Mapping[By, str] = {"training": "final_mse", "heldout": "heldout_mse"}
@@ -66,29 +72,37 @@ def target_sweep(goal: Goal) -> float:
 
 def first_runs(seeds: int) -> int:
     """Return the runs at the first size: a fine grid with all seeds, and the scout."""
-    return (2 * REACH + 1) * seeds + len(range(SCOUT[0], SCOUT[1] + 1, 2))
+    return FULL * seeds + len(range(SCOUT[0], SCOUT[1] + 1, 2))
 
 
 def first_size(goal: Goal, seeds: int, budget: float) -> int:
-    """Return the largest size with two above it of which a full sweep costs little."""
-    allowed = FIRST_SHARE * budget * target_sweep(goal)
-    cheap = [s for s in goal.ladder[: 1 - FEWEST_SIZES] if first_runs(seeds) * goal.operations(s) <= allowed]
-    return cheap[-1] if cheap else goal.ladder[0]
+    """Return the largest size whose full sweep costs little, with two above it that the budget allows."""
+    allowed = budget * target_sweep(goal)
+    affordable = goal.ladder[0]
+    for first, *larger in (goal.ladder[i : i + FEWEST_SIZES] for i in range(len(goal.ladder))):
+        price = first_runs(seeds) * goal.operations(first)
+        short = SHORT * sum(map(goal.operations, larger))
+        if len(larger) + 1 == FEWEST_SIZES and price <= FIRST_SHARE * allowed and price + short <= allowed:
+            affordable = first
+    return affordable
 
 
 def expected_runs(goal: Goal, seeds: int, budget: float) -> dict[int, int]:
     """Return size → the number of runs that a search begins with; it may need more."""
     if goal.given:
         scout = {goal.ladder[0]: first_runs(seeds)}
-        return dict.fromkeys(goal.ladder, (2 * REACH + 1) * seeds) | scout
+        return dict.fromkeys(goal.ladder, FULL * seeds) | scout
     first = first_size(goal, seeds, budget)
-    larger = [s for s in goal.ladder if s > first]
     left = budget * target_sweep(goal) - first_runs(seeds) * goal.operations(first)
-    short = 2 * SHORT_REACH + 1
-    affordable = [s for s in larger if short * goal.operations(s) <= left] or larger[:1]
-    largest = max(affordable)
-    middle = _between(goal, first, largest)
-    return {first: first_runs(seeds)} | {s: short for s in (middle, largest) if s is not None}
+    _, least, *more = (_up_to(goal, first, scale) for scale in goal.ladder if scale > first)
+    affordable = [sizes for sizes in more if SHORT * sum(map(goal.operations, sizes)) <= left]
+    return {first: first_runs(seeds)} | dict.fromkeys([least, *affordable][-1], SHORT)
+
+
+def _up_to(goal: Goal, first: int, scale: int) -> tuple[int, ...]:
+    """Return a size, and one in the middle between the first size and it."""
+    middle = _between(goal, first, scale)
+    return (scale,) if middle is None else (middle, scale)
 
 
 def _between(goal: Goal, low: int, high: int) -> int | None:
@@ -128,6 +142,28 @@ class Terms:
     by: By
     probe: bool
 
+    def __post_init__(self) -> None:
+        problems = []
+        if not isinstance(self.seeds, int) or not FEWEST <= self.seeds <= MOST_SEEDS:
+            problems.append(f"seeds must be a whole number from {FEWEST} to {MOST_SEEDS}, got {self.seeds!r}")
+        if not (isinstance(self.budget, float | int) and self.budget > 0):
+            problems.append(f"budget must be above 0, got {self.budget!r}")
+        if not (isinstance(self.tolerance, float | int) and 0 < self.tolerance < 1):
+            problems.append(f"tolerance must be above 0 and below 1, got {self.tolerance!r}")
+        if self.by not in get_args(By):
+            problems.append(f"by must be {listed(get_args(By))}, got {self.by!r}")
+        refuse(problems)
+
+    @property
+    def reserved(self) -> float:
+        """The share of a sweep at the target that a probe costs."""
+        return PROBE_COST if self.probe else 0.0
+
+    @property
+    def below(self) -> float:
+        """The budget for sizes below the target."""
+        return self.budget - self.reserved
+
 
 class Search:
     """The search for one goal; `measured` is what has been trained, size by size."""
@@ -151,7 +187,7 @@ class Search:
         study = wanted.study
         self.setting = Setting(
             study.lagrangian.name, float(getattr(study.lagrangian, "power", 1)), study.optimizer,
-            study.regime.name, terms.by, terms.probe,
+            study.regime.name, terms.by, terms.probe, obstacle(study) is None,
         )  # fmt: skip
 
     # --- runs --------------------------------------------------------------------------------------
@@ -200,11 +236,9 @@ class Search:
             losses = {r["eta0"]: _loss(r, self.terms.by) for r in self._sweep(scale, ks, 1)}
             best = min(ks, key=lambda k: losses[rate(k)])
             if not math.isfinite(losses[rate(best)]):
+                if low <= LOWEST:
+                    raise InputError(self._all_diverged(scale))
                 low -= PER_DECADE
-                if low < LOWEST:
-                    raise InputError(
-                        f"eta0: every run at {self.goal.letter} = {scale} diverged, down to {rate(low):.1g}"
-                    )
             elif best == low and low > LOWEST:
                 low -= PER_DECADE
             elif best == high and high < HIGHEST:
@@ -228,7 +262,14 @@ class Search:
             if (wider := range(low, high + 1)) == grid:
                 break
             grid = wider
+        if not np.isfinite(profile.best):
+            raise InputError(self._all_diverged(scale))
         self.measured[scale], self.profiles[scale] = Sweep(grid, seeds), profile
+
+    def _all_diverged(self, scale: int) -> str:
+        return (
+            f"eta0: at {self.goal.letter} = {scale} runs diverge at every value, down to {rate(LOWEST):.0e}"
+        )
 
     def _profile(self, records: Records, grid: range) -> Profile:
         seeds = sorted({r["seed"] for r in records})
@@ -244,9 +285,7 @@ class Search:
             for scale, sweep in purchase.items():
                 self.measure(scale, sweep.grid, sweep.seeds)
             made = self.forecast()
-            self.progress.message(
-                f"forecast: eta0 = {made.value:.3g}, costs at most {100 * made.regret_bound:.2g} %"
-            )
+            self.progress.message(f"forecast: eta0 = {made.value:.3g}, cost {at_most(made.regret_bound)}")
 
     def _next(self) -> dict[int, Sweep] | None:
         """Return what to buy next: sizes with their grids and seeds; None if enough is known."""
@@ -254,9 +293,8 @@ class Search:
         bound = self.forecast().regret_bound
         if not missing and bound <= self.terms.tolerance:
             return None
-        allowed = self.terms.budget * self.target_sweep - self.spent
         offers = [(self._price(p), self._promise(p), p) for p in self._purchases()]
-        within = [offer for offer in offers if offer[0] <= allowed]
+        within = [offer for offer in offers if offer[0] <= self._left]
         if missing and not within and offers:
             within = [min(offers, key=lambda offer: offer[0])]
             self.progress.message("three sizes cost more than the budget allows; the smallest are taken")
@@ -264,32 +302,58 @@ class Search:
         if enough:
             return min(enough, key=lambda offer: offer[0])[2]
         best = min(within, key=lambda offer: offer[1], default=None)
-        return best[2] if best is not None and (missing or best[1] <= WORTH * bound) else None
+        if best is None:
+            return None
+        worth = math.isfinite(best[1]) and best[1] <= WORTH * bound
+        return best[2] if missing or worth else None
 
     def offer(self) -> tuple[int, float] | None:
         """Return the largest size of the cheapest purchase that should suffice, and the budget it needs."""
-        offers = [(self._price(p), max(p)) for p in self._purchases() if self._suffices(p)]
-        if not offers:
+        purchases = [p for p in self._purchases() if self._suffices(p)]
+        if not purchases:
             return None
-        price, scale = min(offers)
-        return scale, math.ceil(100 * (self.spent + price) / self.target_sweep) / 100
+        purchase = min(purchases, key=self._price)
+        percents = math.ceil(100 * (self.spent + self._price(purchase)) / self.target_sweep)
+        while self._anew(purchase, percents / 100) > percents / 100 * self.target_sweep:
+            percents += 1
+        return max(purchase), percents / 100
+
+    def _anew(self, purchase: Mapping[int, Sweep], budget: float) -> float:
+        """Return the operations of a search with another budget, which may begin at another size."""
+        runs = expected_runs(self.goal, self.terms.seeds, budget - self.terms.reserved)
+        first, scale = min(runs), max(purchase)
+        if scale > first and not self.goal.given:
+            larger = dict.fromkeys(_up_to(self.goal, first, scale), SHORT)
+            runs = {first: runs[first], **larger, scale: len(purchase[scale].grid) * purchase[scale].seeds}
+        operations = sum(number * self.goal.operations(scale) for scale, number in runs.items())
+        return operations + self.terms.reserved * self.target_sweep
+
+    @property
+    def _left(self) -> float:
+        """The operations that are left for sizes below the target."""
+        reserved = self.terms.reserved if self.probed is None else 0.0
+        return (self.terms.budget - reserved) * self.target_sweep - self.spent
 
     def _suffices(self, purchase: Mapping[int, Sweep]) -> bool:
         return self._promise(purchase) <= MARGIN * self.terms.tolerance
 
     def _purchases(self) -> list[dict[int, Sweep]]:
-        """Return what could be bought: seeds at the largest size, or a larger size with one in the middle."""
+        """Return what could be bought: seeds at the largest size, or a larger size.
+
+        The first purchase has a size in the middle, too, so that there are three.
+        """
         largest = max(self.measured)
         here = self.measured[largest]
         middle = round(PER_DECADE * self.profiles[largest].optimum)
         around = range(middle - SHORT_REACH, middle + SHORT_REACH + 1)
-        seeds = range(here.seeds + 1, MOST_SEEDS + 1)
-        purchases = [{largest: Sweep(here.grid, n)} for n in seeds]
+        purchases = [{largest: Sweep(here.grid, n)} for n in range(here.seeds + 1, MOST_SEEDS + 1)]
+        if len(self.measured) < FEWEST_SIZES:  # sizes say more than seeds
+            purchases = []
         for scale in (s for s in self.goal.ladder if s > largest):
-            # One size suffices in between, and only while there are fewer than three.
-            between = _between(self.goal, largest, scale) if len(self.measured) == 1 else None
-            taken = {} if between is None else {between: Sweep(around, 1)}
-            purchases += [{**taken, scale: Sweep(around, n)} for n in range(1, FEWEST + 1)]
+            sizes = _up_to(self.goal, largest, scale) if len(self.measured) == 1 else (scale,)
+            if len(self.measured) + len(sizes) >= FEWEST_SIZES:
+                below = dict.fromkeys(sizes[:-1], Sweep(around, 1))
+                purchases += [{**below, scale: Sweep(around, n)} for n in range(1, FEWEST + 1)]
         return purchases
 
     def _price(self, purchase: Mapping[int, Sweep]) -> float:
@@ -310,7 +374,9 @@ class Search:
             further = math.log2(scale / self.goal.target)
             x = (*x, x[-1] + now.drift * (further - doublings[-1]))
             doublings = (*doublings, further)
-        then = dataclasses.replace(now, doublings=doublings, x=x, seeds=purchase[scale].seeds)
+        then = dataclasses.replace(
+            now, doublings=doublings, x=x, seeds=purchase[scale].seeds, edge=self._edge(scale)
+        )
         return constants(self._setting).factor * then.unit()
 
     # --- what is known -----------------------------------------------------------------------------

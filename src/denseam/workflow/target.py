@@ -66,8 +66,10 @@ class Trained:
 
     Attributes
     ----------
-    eta0, eta0_from, tuned_eta0, regret_bound
-        The learning rate, whether it was tuned or given, and the one that a search has recommended (or None).
+    eta0, eta0_from, tuned_eta0
+        The learning rate, whether it was tuned or given, and the one that a search has forecast (or None).
+    regret_bound
+        The forecast's bound on its cost against the best one; None without a forecast or without a bound.
     loss
         The mean MSE of every epoch.
     initial_mse
@@ -216,7 +218,9 @@ class _Training:
         stop: threading.Event | None = None,
     ) -> None:
         self.recipe, self.study, self.spec, self.out = recipe, study, spec, out
-        self.expected = recipe.expected if spec.scale == recipe.target else None
+        at_target = spec.scale == recipe.target
+        self.expected = recipe.expected if at_target else None
+        self.regret_bound = recipe.regret_bound if at_target else None
         self.progress, self.platform, self.stop = progress, platform, stop
         self.on = OneDevice(platform) if placement is None else OnMesh(placement)
         self.writers = writers()
@@ -457,7 +461,7 @@ class _Training:
             eta0=self.recipe.eta0,
             eta0_from=self.recipe.origin,
             tuned_eta0=self.recipe.tuned_eta0,
-            regret_bound=self.recipe.regret_bound,
+            regret_bound=self.regret_bound,
             loss=end.curve.mean(axis=1),
             initial_mse=initial,
             zero_mse=float(known.mean()),

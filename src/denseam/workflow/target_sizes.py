@@ -15,11 +15,12 @@ if TYPE_CHECKING:
     from denseam.data.sources import Source
 
 
-def _ratio(name: str) -> Any:
+def _ratio(name: str, default_text: str = "") -> Any:
     """Return the field of a ratio as in `Proportional`, but optional."""
     ratio = parameters(Proportional)[name]
     bounds = {"low": ratio.low, "open_low": ratio.open_low, "high": ratio.high, "open_high": ratio.open_high}
-    return parameter(Part.GROWTH, ratio.kind, ratio.help, None, default_text=ratio.default_shown(), **bounds)
+    shown = default_text or ratio.default_shown()
+    return parameter(Part.GROWTH, ratio.kind, ratio.help, None, default_text=shown, **bounds)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,14 +34,14 @@ class TargetSizes:
         Part.GROWTH, Kind.WHOLE, "K of the target; alone, only memories grow.", None, low=1, default_text="κN"
     )
     samples: int | None = parameter(
-        Part.GROWTH, Kind.WHOLE, "P of the target.", None, low=1, default_text="all of the data"
+        Part.GROWTH, Kind.WHOLE, "P of the target.", None, low=1, default_text="all; 5N if they are generated"
     )
     batch: int | None = parameter(
         Part.GROWTH, Kind.WHOLE, "B of the target.", None, low=1, default_text="N/2"
     )
     kappa: float | None = _ratio("kappa")
-    rho: float | None = _ratio("rho")
-    beta: float | None = _ratio("beta")
+    rho: float | None = _ratio("rho", "from --samples")
+    beta: float | None = _ratio("beta", "from --batch")
 
     def __post_init__(self) -> None:
         check_fields(self)

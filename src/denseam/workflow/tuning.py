@@ -12,17 +12,17 @@ import dataclasses
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from denseam.analysis.forecast import By, Forecast
 from denseam.analysis.prediction import Expected, expected_curve
 from denseam.analysis.profiles import Profile
 from denseam.analysis.thresholds import FEWEST, REGRET_GOOD
 from denseam.analysis.transfer import Verdict, verdict
-from denseam.errors import listed, refuse, typed
+from denseam.errors import refuse, together, typed
 from denseam.rules import Scales
 from denseam.studies.description import AXES
 from denseam.training.progress import Progress, told
@@ -31,7 +31,7 @@ from denseam.workflow.data_use import data_use
 from denseam.workflow.goals import FEWEST_SIZES, Goal, goal
 from denseam.workflow.joint import best_point, neighbours, prepare
 from denseam.workflow.recipe import Recipe, write_result
-from denseam.workflow.search import BUDGET, MOST_SEEDS, PER_DECADE, Search, Terms, first_size, rate
+from denseam.workflow.search import BUDGET, PER_DECADE, Search, Terms, first_size, rate
 
 
 @dataclasses.dataclass(frozen=True)
@@ -230,43 +230,50 @@ def tune(
     of_data = typed((str, Goal), "a path, the name of a data set, or a Goal", data=data)
     refuse([*of_data, *typed(Sequence, "names of axes", tuned=tuned)])
     wanted = goal(data, **target) if isinstance(data, str) else data
-    axes = tuple(dict.fromkeys(tuned.split(",") if isinstance(tuned, str) else tuned))
-    known = ("eta0", *(a for a in AXES if a not in ("eta0", "noise")))
-    problems = [f"tune must name axes among {', '.join(known)}, got {a!r}" for a in axes if a not in known]
-    if "eta0" not in axes:
-        problems.append("tune must name eta0: everything else depends on it")
-    if not isinstance(seeds, int) or not FEWEST <= seeds <= MOST_SEEDS:
-        problems.append(f"seeds must be a whole number from {FEWEST} to {MOST_SEEDS}, got {seeds!r}")
-    if not (isinstance(budget, float | int) and budget > 0):
-        problems.append(f"budget must be above 0, got {budget!r}")
-    if not 0 < tolerance < 1:
-        problems.append(f"tolerance must be above 0 and below 1, got {tolerance!r}")
-    if by not in get_args(By):
-        problems.append(f"by must be {listed(get_args(By))}, got {by!r}")
-    if probe and wanted.study.optimizer != "sgd":
-        problems.append(
-            f"probe is for the optimizer 'sgd', got {wanted.study.optimizer!r}: a short training says "
-            "nothing about its optimum"
-        )
-    if not isinstance(trials, int) or trials < 16:
-        problems.append(f"trials must be a whole number of at least 16, got {trials!r}")
-    refuse(problems)
-    others = tuple(a for a in axes if a != "eta0")
+    terms, others, _ = together(
+        lambda: Terms(seeds, budget, tolerance, by, probe),
+        lambda: _other_axes(tuned, trials),
+        lambda: refuse(_unfit(wanted, by, probe)),
+    )
     if others:
         prepare(wanted, others)  # before anything is trained
     where = {"devices": devices, "workers": workers, "executor": executor}
-    terms = Terms(seeds, budget, tolerance, by, probe)
     search = Search(wanted, Path(out), terms, told(progress, say), stop, **where)
     result = _tuned(search, others, trials)
     write_result(out, result.to_json(), result.recipe)
     return result
 
 
+def _other_axes(tuned: Sequence[str], trials: int) -> tuple[str, ...]:
+    """Return the axes to tune besides η0."""
+    known = ("eta0", *(a for a in AXES if a not in ("eta0", "noise")))
+    axes = tuple(dict.fromkeys(tuned.split(",") if isinstance(tuned, str) else tuned))
+    problems = [f"tune must name axes among {', '.join(known)}, got {a!r}" for a in axes if a not in known]
+    if "eta0" not in axes:
+        problems.append("tune must name eta0: everything else depends on it")
+    if not isinstance(trials, int) or trials < 16:
+        problems.append(f"trials must be a whole number of at least 16, got {trials!r}")
+    refuse(problems)
+    return tuple(a for a in axes if a != "eta0")
+
+
+def _unfit(wanted: Goal, by: By, probe: bool) -> Iterator[str]:
+    """Give what a goal cannot be tuned by."""
+    use, optimizer = data_use(wanted), wanted.study.optimizer
+    if by == "heldout" and use.used == use.available and not use.heldout:
+        yield "by 'heldout' needs held-out samples: heldout must be above 0"
+    if probe and optimizer != "sgd":
+        yield (
+            f"probe is for the optimizer 'sgd', got {optimizer!r}: a short training says nothing about its "
+            "optimum"
+        )
+
+
 def _tuned(search: Search, others: tuple[str, ...], trials: int) -> Tuned:
     """Search, and return the result."""
     began = time.perf_counter()
     wanted, terms = search.goal, search.terms
-    first = wanted.ladder[0] if wanted.given else first_size(wanted, terms.seeds, terms.budget)
+    first = wanted.ladder[0] if wanted.given else first_size(wanted, terms.seeds, terms.below)
     grid = search.scout(first)
     if others:
         search.constants = best_point(search, first, others, grid, trials)
@@ -276,10 +283,11 @@ def _tuned(search: Search, others: tuple[str, ...], trials: int) -> Tuned:
     search.climb()
     if terms.probe:
         search.probe_target()
+        search.climb()
+    of_sizes = search.verdict()
     made, judged = search.forecast(), {}
     if made.regret_bound <= terms.tolerance:  # otherwise there is no η0 at which to vary the other axes
         judged = {axis: _judge_axis(search, axis, made.x) for axis in others}
-    of_sizes = search.verdict()
     axes = {"tune": ("eta0", *others), "trials": trials} if others else {}
     result = Tuned(
         goal=wanted,

@@ -1,6 +1,5 @@
 """Goals, the search, its prediction and its price."""
 
-import dataclasses
 import json
 import math
 import shutil
@@ -19,15 +18,17 @@ from denseam.studies.executors import RunsSetAside
 from denseam.studies.shards import run_shard
 from denseam.studies.store import Store
 from denseam.training.progress import Progress
-from denseam.workflow import tuning
 from denseam.workflow.advice import Advice, Remedy, advise
 from denseam.workflow.data_use import data_use
 from denseam.workflow.goals import goal
 from denseam.workflow.planning import Machine, plan
 from denseam.workflow.recipe import FILE, Origin, Recipe, read_recipe, write_result
-from denseam.workflow.tuning import rate, tune
+from denseam.workflow.search import rate
+from denseam.workflow.tuning import tune
 
 SMALL = {"features": 64, "epochs": 6, "kappa": 2.0, "rho": 4.0, "beta": 0.25}
+#: So small models are too noisy for the usual one.
+TOLERANCE = 0.9
 
 
 @pytest.fixture(scope="module")
@@ -46,31 +47,51 @@ def vectors(tmp_path_factory):
 
 def test_the_regime_follows_from_what_is_asked(vectors):
     whole = goal(vectors)
-    assert whole.study.regime == dam.Proportional(2.0, 5.0, 0.1)
-    assert (whole.target, whole.letter, whole.shape) == (64, "N", dam.Shape(64, 128, 320, 32))
+    assert whole.study.regime == dam.Proportional(2.0, 540 / 64, 32 / 540)
+    assert (whole.target, whole.letter, whole.shape) == (64, "N", dam.Shape(64, 128, 540, 32))
+    few = goal(vectors, rho=5.0)
+    assert few.study.regime == dam.Proportional(2.0, 5.0, 0.1)
     only = goal(vectors, memories=2048)
-    assert only.study.regime == dam.MemoriesOnly(64, 540, 54)
+    assert only.study.regime == dam.MemoriesOnly(64, 540, 32)
     assert (only.target, only.letter, only.shape.K) == (2048, "K", 2048)
     both = goal(vectors, features=64, memories=192, samples=256, batch=64)
     assert both.shape == dam.Shape(64, 192, 256, 64)
     assert both.study.regime.name == "proportional"
 
 
-def test_as_many_samples_as_there_are(tmp_path):
-    np.save(tmp_path / "few.npy", np.random.default_rng(0).standard_normal((200, 64)))
-    assert goal(str(tmp_path / "few.npy")).study.regime.rho == 2.8  # 180 to train on, of 64 features
+def test_all_samples_are_used_and_the_batch_stays_what_it_is(tmp_path):
+    for samples, batch in ((200, 32), (4000, 32), (30, 27)):
+        np.save(tmp_path / f"{samples}.npy", np.random.default_rng(0).standard_normal((samples, 64)))
+        wanted = goal(str(tmp_path / f"{samples}.npy"))
+        assert wanted.shape == dam.Shape(64, 128, round(0.9 * samples), batch)
+        half = wanted.study.regime.shape(32)
+        assert (round(0.45 * samples), round(batch / 2)) == (half.P, half.B)
+    assert goal(str(tmp_path / "4000.npy"), batch=100, samples=500).shape == dam.Shape(64, 128, 500, 100)
+    assert goal("isotropic", features=64).shape == dam.Shape(64, 128, 320, 32)
 
 
 def test_the_ladder_comes_from_the_data(vectors, tmp_path):
     assert goal(vectors).ladder == (8, 16, 32)
+    assert goal(vectors, features=50).ladder == (8, 15, 27)  # in shorter steps: they would end at 6
     assert goal("isotropic", features=512).ladder == (32, 64, 128, 256)
-    assert goal("isotropic", features=1000).ladder == (32, 64, 128, 256, 512)
-    images = np.random.default_rng(0).integers(0, 255, (1000, 14, 14), np.uint8)
-    np.save(tmp_path / "images.npy", images)
-    assert goal(str(tmp_path / "images.npy")).ladder == (16, 25, 49)
-    assert goal(str(tmp_path / "images.npy"), scales=(9, 16, 196)).ladder == (9, 16, 196)
+    assert goal("isotropic", features=1000).ladder == (31, 62, 125, 250, 500)
     memories = goal("isotropic", regime="memories-only", features=16, memories=1024, samples=64, batch=16)
     assert memories.ladder == (32, 64, 128, 256, 512)
+
+
+@pytest.mark.parametrize(
+    ("image", "ladder"),
+    [
+        ((28, 28), (49, 98, 196, 392)),  # blocks of 1×2, 2×2, 2×4 and 4×4
+        ((14, 14), (25, 49, 98)),
+        ((12, 12, 3), (27, 54, 108, 216)),
+    ],
+)
+def test_images_shrink_by_blocks_to_about_a_half_a_quarter_and_so_on(image, ladder, tmp_path):
+    np.save(tmp_path / "images.npy", np.random.default_rng(0).integers(0, 255, (1000, *image), np.uint8))
+    assert goal(str(tmp_path / "images.npy")).ladder == ladder
+    given = goal(str(tmp_path / "images.npy"), scales=ladder[:3])
+    assert (given.ladder, given.given) == (ladder[:3], True)
 
 
 @pytest.mark.parametrize(
@@ -115,6 +136,9 @@ def test_what_cannot_be_is_refused_in_one_line(vectors, asked, words):
         ({"tuned": ("s1_0",)}, "must name eta0"),
         ({"seeds": 2}, "seeds must be a whole number from 3"),
         ({"budget": 0.0}, "budget must be above 0"),
+        ({"tolerance": 0.0}, "tolerance must be above 0 and below 1"),
+        ({"by": "validation"}, "by must be 'training' or 'heldout'"),
+        ({"probe": True}, "probe is for the optimizer 'sgd'"),
         ({"trials": 3}, "trials"),
         ({"tuned": ("eta0", "momentum"), "optimizer": "adam"}, "momentum belongs to the optimizer 'sgd'"),
         ({"tuned": ("eta0", "beta")}, "beta belongs to the activation 'softmax'"),
@@ -124,6 +148,12 @@ def test_a_search_that_cannot_be_writes_nothing(tmp_path, options, words):
     with pytest.raises(InputError, match=words):
         tune("isotropic", tmp_path / "out", **SMALL, **options)
     assert not (tmp_path / "out").exists()
+
+
+def test_what_is_not_held_out_cannot_be_tuned_for(vectors, tmp_path):
+    whole = {"preparation": Preparation(heldout=0.0)}
+    with pytest.raises(InputError, match="by 'heldout' needs held-out samples: heldout must be above 0"):
+        tune(vectors, tmp_path / "out", by="heldout", **whole)
 
 
 # --- the search --------------------------------------------------------------------------------------
@@ -148,37 +178,50 @@ def found_in(folder):
 @pytest.fixture(scope="module")
 def searched(tmp_path_factory):
     folder = tmp_path_factory.mktemp("searched")
-    return tune("isotropic", folder, activation="relu", optimizer="sgd", **SMALL)
+    return tune("isotropic", folder, tolerance=TOLERANCE, **SMALL)
 
 
-def test_a_search_ends_with_a_value_that_transfers(searched):
-    assert searched.status == "TRANSFERS"
-    assert searched.scales == (8, 16, 32)
-    low, high = searched.eta0_ci
+def test_a_search_ends_with_a_value_for_the_target(searched):
+    assert searched.recommended, searched.advice
+    assert tuple(searched.scales) == (8, 16, 32)
+    assert searched.scales[8] == 3
+    low, high = searched.forecast.interval
     assert low < searched.eta0 < high
-    largest = searched.verdict.optima[32]
-    assert searched.eta0 == pytest.approx(10 ** np.mean(np.log10(largest)), rel=0.01)
+    assert searched.eta0 == pytest.approx(10 ** searched.profiles[32].optimum, rel=0.5)
     target = searched.scales_at_target()
-    assert target.eta_W == pytest.approx(searched.eta0 * 128)
+    assert (target.eta_W, target.s1) == (searched.eta0, pytest.approx(1 / 8))
     rows = Store(searched.folder / "runs").read()
     spent = sum(searched.goal.operations(r["scale"]) for r in rows)
     assert searched.cost.tuning == spent
     assert searched.cost.runs == len(rows)
-    assert searched.cost.share < 0.25
+    assert searched.cost.share < 0.15
+
+
+def test_the_target_is_about_as_good_as_predicted(searched):
+    """With the value of the search, and with values to both sides of it."""
+    at = {factor: searched.eta0 * factor for factor in (0.3, 1.0, 3.0)}
+    study = searched.goal.at((64,), tuple(at.values()), 2)
+    losses = {}
+    for row in dam.sweep(study):
+        losses.setdefault(row["eta0"], []).append(
+            math.inf if row["status"] == "diverged" else row["final_mse"]
+        )
+    means = {factor: np.mean(losses[value]) for factor, value in at.items()}
+    assert means[1.0] < min(means[0.3], means[3.0])
 
 
 def test_a_search_can_be_repeated_and_resumed(searched, tmp_path):
     again = Counting()
     copy = tmp_path / "copy"
     shutil.copytree(searched.folder, copy)
-    tune(searched.goal, copy, progress=again)
+    tune(searched.goal, copy, progress=again, tolerance=TOLERANCE)
     assert again.trained == 0
     assert found_in(copy) == found_in(searched.folder)
     shards = sorted((copy / "runs" / "shards").iterdir())
     for shard in shards[::2]:
         shard.unlink()
     (copy / FILE).unlink()
-    tune(searched.goal, copy, progress=again)
+    tune(searched.goal, copy, progress=again, tolerance=TOLERANCE)
     assert 0 < again.trained < searched.cost.runs
     assert found_in(copy) == found_in(searched.folder)
 
@@ -190,7 +233,7 @@ def test_an_executor_gives_the_same_result_and_resumes_what_was_begun_here(searc
     shutil.copy(first, tmp_path / "runs" / "shards")
     begun = len(Store(tmp_path / "runs").read())
     with ThreadPoolExecutor(2) as pool:
-        tune(searched.goal, tmp_path, executor=pool, progress=elsewhere)
+        tune(searched.goal, tmp_path, executor=pool, progress=elsewhere, tolerance=TOLERANCE)
     assert elsewhere.trained == searched.cost.runs - begun
     assert found_in(tmp_path) == found_in(searched.folder)
 
@@ -214,14 +257,14 @@ class Losing(ThreadPoolExecutor):
 
 def test_a_search_that_loses_runs_ends_there_and_can_be_resumed(searched, tmp_path):
     with Losing(1) as pool, pytest.raises(RunsSetAside) as caught:
-        tune(searched.goal, tmp_path, executor=pool)
+        tune(searched.goal, tmp_path, executor=pool, tolerance=TOLERANCE)
     assert len(caught.value.shards) == 1
-    assert str(caught.value).startswith("set aside: relu-sgd at scale 8, ")
+    assert str(caught.value).startswith("set aside: relu-adam at scale 8, ")
     assert str(caught.value).endswith("RuntimeError: a bad GPU; run the same again to resume")
     assert not (tmp_path / FILE).exists()
     kept = len(Store(tmp_path / "runs").read())
     again = Counting()
-    tune(searched.goal, tmp_path, progress=again)
+    tune(searched.goal, tmp_path, progress=again, tolerance=TOLERANCE)
     assert again.trained == searched.cost.runs - kept
     assert found_in(tmp_path) == found_in(searched.folder)
 
@@ -231,30 +274,10 @@ def test_the_recipe_survives_the_disk(searched):
     assert recipe.origin is searched.recipe.origin is Origin.TUNED
     assert recipe.study == searched.goal.study
     assert recipe.run() == searched.recipe.run()
+    assert (recipe.regret_bound, recipe.recommended) == (searched.forecast.regret_bound, True)
     assert np.allclose(recipe.expected.middle, searched.expected.middle, rtol=1e-5)
     _, spec = recipe.run(scale=32, seed=2)
     assert (spec.shape.N, spec.seed, spec.values["eta0"]) == (32, 2, searched.eta0)
-
-
-def test_a_grid_that_begins_too_low_is_widened(searched, tmp_path, monkeypatch):
-    monkeypatch.setattr(tuning, "SCOUT", (-16, -12))
-    monkeypatch.setattr(tuning, "REACH", 2)
-    said = []
-    found = tune(searched.goal, tmp_path, say=said.append)
-    assert found.status == "TRANSFERS"
-    assert found.eta0 == pytest.approx(searched.eta0, rel=0.25)
-
-
-def test_a_wrong_rule_is_refused_with_advice(tmp_path):
-    found = tune("isotropic", tmp_path, optimizer="sgd", parameterization="eta_W=K^3", **SMALL)
-    assert found.status in ("FAILS", "DRIFTS")
-    assert not found.recommended
-    assert (found.eta0, found.eta0_ci, found.base) == (None, None, None)
-    assert "not the prescription" in found.advice
-    with pytest.raises(InputError, match="no learning rate was recommended"):
-        _ = found.recipe
-    with pytest.raises(InputError, match=r"no learning rate is recommended.*not the prescription"):
-        read_recipe(tmp_path)
 
 
 def test_data_that_changed_is_not_trained_on(vectors, tmp_path):
@@ -272,7 +295,7 @@ def test_data_that_changed_is_not_trained_on(vectors, tmp_path):
 
 
 def test_several_axes_at_once(tmp_path):
-    options = {"tuned": ("eta0", "s2_0"), "trials": 32, "optimizer": "sgd", **SMALL}
+    options = {"tuned": ("eta0", "s2_0"), "trials": 16, "tolerance": TOLERANCE, "optimizer": "sgd", **SMALL}
     found = tune("isotropic", tmp_path / "a", **options)
     assert set(found.constants) == {"s2_0"}
     assert 0.25 <= found.constants["s2_0"] <= 4
@@ -285,86 +308,22 @@ def test_several_axes_at_once(tmp_path):
         if row["eta0"] not in lattice:
             loss = 5.0 if row["status"] == "diverged" else math.log(row["final_mse"] / row["zero_mse"])
             points.setdefault((row["eta0"], row["s2_0"]), []).append(loss)
-    assert len(points) == 32
+    assert len(points) == 16
     assert {len(losses) for losses in points.values()} == {3}
     assert min(points, key=lambda p: np.mean(points[p]))[1] == found.constants["s2_0"]
     again = tune("isotropic", tmp_path / "b", **options)
     assert again.constants == found.constants
 
 
-# --- how it climbs -----------------------------------------------------------------------------------
+# --- advice ------------------------------------------------------------------------------------------
 
 
-def judged(scales, cause, regret=0.05):
+def judged(cause=Cause.OPTIMUM_MOVES, scales=(128, 256, 512)):
     nothing = dict.fromkeys(scales)
     return Verdict(
         name="", axis="eta0", cause=cause, scale_letter="N", seeds=3, optimum=nothing, best_loss=nothing, edge=nothing,
-        regret={scales[-1]: regret},
+        regret={scales[-1]: 0.05},
     )  # fmt: skip
-
-
-def climber(monkeypatch, tmp_path, judge, budget=1.0):
-    """A search whose sweeps train nothing and whose verdicts are given."""
-    wanted = goal("isotropic", features=1024, epochs=2)
-    search = tuning.Search(wanted, tmp_path, 3, budget, Progress())
-    monkeypatch.setattr(search, "_widened", lambda scales, grid: grid)
-
-    def sweep(scales, grid, seeds):
-        spent = {f"{s}-{k}-{i}": wanted.operations(s) for s in scales for k in grid for i in range(seeds)}
-        search.used |= spent
-        return []
-
-    monkeypatch.setattr(search, "_sweep", sweep)
-    monkeypatch.setattr(search, "_judge", lambda records, scales: judge(search, scales))
-    return search
-
-
-def test_it_climbs_until_three_sizes_agree(monkeypatch, tmp_path):
-    search = climber(
-        monkeypatch,
-        tmp_path,
-        lambda s, scales: judged(scales, Cause.HOLDS if scales[0] >= 64 else Cause.OPTIMUM_MOVES),
-    )
-    found, _ = search._climb((32, 64, 128), range(9))
-    assert tuple(found.optimum) == (64, 128, 256)
-
-
-def test_it_takes_more_seeds_where_they_could_tell(monkeypatch, tmp_path):
-    search = climber(
-        monkeypatch,
-        tmp_path,
-        lambda s, scales: judged(scales, Cause.HOLDS if s.seeds >= 7 else Cause.SEEDS_DIFFER, 0.01),
-    )
-    found, _ = search._climb((32, 64, 128), range(9))
-    assert (search.seeds, tuple(found.optimum)) == (7, (32, 64, 128))
-
-
-def test_it_stops_at_the_budget_and_says_so(monkeypatch, tmp_path):
-    search = climber(
-        monkeypatch, tmp_path, lambda s, scales: judged(scales, Cause.OPTIMUM_MOVES), budget=0.02
-    )
-    found, _ = search._climb((32, 64, 128), range(9))
-    assert tuple(found.optimum) == (64, 128, 256)  # (1/4)³ = 1.6 % is allowed, (1/2)³ is not
-    spent = sum(search.used.values()) / (27 * search.goal.operations(1024))
-    given = advise(search.goal, found, {}, spent)
-    assert given == Advice(Remedy.NEXT_SIZE, letter="N", scale=512, budget=0.15)
-    assert "N = 512" in given.describe()
-    assert "--budget 0.15" in given.describe()
-    again = climber(monkeypatch, tmp_path, lambda s, scales: judged(scales, Cause.OPTIMUM_MOVES), budget=0.15)
-    found, _ = again._climb((32, 64, 128), range(9))
-    assert max(found.optimum) == 512
-
-
-@pytest.mark.parametrize(
-    ("scales", "given"),
-    [
-        ((32, 64, 128), Advice(Remedy.OTHER_SIZES, letter="N", scale=256, scales=(32, 64, 128, 256))),
-        ((32, 64, 600), Advice(Remedy.LOOK_INSIDE)),
-    ],
-)
-def test_sizes_that_were_not_given_are_left_too(scales, given):
-    wanted = goal("isotropic", features=1024, epochs=2, scales=scales)
-    assert advise(wanted, judged(scales, Cause.OPTIMUM_MOVES), {}, 0.1) == given
 
 
 @pytest.mark.parametrize(
@@ -378,26 +337,39 @@ def test_sizes_that_were_not_given_are_left_too(scales, given):
 )
 def test_advice_names_what_is_known_to_spoil_transfer(settings, remedy, words):
     wanted = goal("isotropic", features=1024, epochs=2, **settings)
-    given = advise(wanted, judged((32, 64, 128), Cause.TOO_COSTLY), {}, 0.1)
+    given = advise(wanted, judged(Cause.TOO_COSTLY), {}, (512, 0.3), False)
     assert given.remedy is remedy
     assert words in given.describe()
+
+
+OFFER = (512, 0.25)
 
 
 @pytest.mark.parametrize(
-    ("cause", "remedy", "words"),
+    ("changes", "remedy", "words"),
     [
-        (Cause.NOTHING_LEARNED, Remedy.LEARN_MORE, "more --epochs"),
-        (Cause.SEEDS_DIFFER, Remedy.CALM_SEEDS, "3 seeds still differ"),
-        (Cause.HOLDS, Remedy.LEAVE_AXES, "s2_0 does not"),
-        (Cause.OPTIMUM_MOVES, Remedy.LOOK_INSIDE, "`denseam check`"),
+        ({"verdict": judged(Cause.NOTHING_LEARNED)}, Remedy.LEARN_MORE, "more --epochs"),
+        ({"others": {"s2_0": judged()}}, Remedy.LEAVE_AXES, "s2_0 does not"),
+        ({}, Remedy.MORE_BUDGET, "runs at N = 512 should settle it: allow them with --budget 0.25"),
+        ({"offer": None}, Remedy.SWEEP_TARGET, "sweep the target itself"),
+        ({"offer": None, "optimizer": "sgd"}, Remedy.PROBE, "--probe"),
+        ({"offer": None, "optimizer": "sgd", "probed": True}, Remedy.SWEEP_TARGET, "sweep the target itself"),
+        ({"offer": None, "scales": (64, 128, 256)}, Remedy.OTHER_SIZES, "--scales 64,128,256,512"),
     ],
 )
-def test_advice_follows_the_cause_of_the_verdict(cause, remedy, words):
-    wanted = goal("isotropic", features=1024, epochs=2)
-    found = judged((128, 256, 512), cause)
-    given = advise(wanted, found, {"s2_0": judged((128, 256, 512), Cause.OPTIMUM_MOVES)}, 0.1)
+def test_advice_follows_what_is_missing(changes, remedy, words):
+    asked = {"verdict": judged(), "others": {}, "offer": OFFER, "probed": False, **changes}
+    settings = {key: asked.pop(key) for key in ("optimizer", "scales") if key in asked}
+    given = advise(goal("isotropic", features=1024, epochs=2, **settings), **asked)
     assert given.remedy is remedy
     assert words in given.describe()
+
+
+def test_advice_has_the_numbers():
+    wanted = goal("isotropic", features=1024, epochs=2)
+    assert advise(wanted, judged(), {}, OFFER, False) == Advice(
+        Remedy.MORE_BUDGET, letter="N", scale=512, budget=0.25
+    )
 
 
 # --- prediction --------------------------------------------------------------------------------------
@@ -446,6 +418,7 @@ def test_a_loss_leaves_the_curve_after_two_epochs_outside():
 def test_it_is_said_how_much_of_the_data_the_target_sees(vectors, searched):
     machine = Machine("cpu", "test", 2, 2e11)
     for settings, numbers, words in (
+        ({}, (540, 540, 60), "the target is trained on all 540 samples; 60 more are held out"),
         ({"rho": 5.0}, (320, 540, 60), "the target is trained on 320 of 540 samples; 60 more are held out"),
         ({"memories": 512}, (540, 540, 60), "the target is trained on all 540 samples; 60 more are held out"),
         ({"heldout": 0.0, "samples": 100}, (100, 600, 0), "the target is trained on 100 of 600 samples; none are held out"),
@@ -459,18 +432,41 @@ def test_it_is_said_how_much_of_the_data_the_target_sees(vectors, searched):
     assert data_use(searched.goal).describe() == "the target is trained on 256 generated samples"
 
 
+def test_data_of_few_directions_are_warned_of(vectors, tmp_path):
+    enough = data_use(goal(vectors))
+    assert enough.participation > 3
+    assert (enough.few_directions, enough.warning()) == (False, "")
+    table = np.load(vectors).copy()
+    table[:, 0] *= 100  # one column in other units
+    np.save(tmp_path / "table.npy", table)
+    few = data_use(goal(str(tmp_path / "table.npy")))
+    assert 1 <= few.participation < 1.1
+    assert few.warning().startswith("the data vary in few directions (participation 1.0")
+    assert few.to_json()["few_directions"]
+    standardized = data_use(goal(str(tmp_path / "table.npy"), standardize=True))
+    assert standardized.participation == pytest.approx(enough.participation, rel=0.1)
+    assert data_use(goal("isotropic", features=64)).warning() == ""
+
+
 def test_a_plan_counts_what_the_search_trains(searched):
     machine = Machine("cpu", "test", 2, 2e11)
-    made = plan(searched.goal, seeds=searched.seeds, machine=machine)
-    # the search reuses what the scout trained on the lattice of the fine grid
-    assert sum(r.runs for r in made.tuning) >= searched.cost.runs
-    assert sum(r.runs for r in made.tuning) - searched.cost.runs <= 11
+    made = plan(searched.goal, seeds=3, machine=machine)
+    assert {row.scale: row.runs for row in made.tuning} == {8: 38, 16: 5, 32: 5}
     assert made.training.operations == searched.cost.target_run == 10 * 64 * 128 * 64 * 6 * 4
-    assert made.sweep.operations == searched.cost.target_sweep
-    assert made.share == pytest.approx(searched.cost.share, rel=0.2)
+    assert made.sweep.operations == searched.cost.target_sweep == 27 * made.training.operations
     document = json.loads(json.dumps(made.to_json(), allow_nan=False))
     assert document["training"]["features"] == 64
     assert document["tuning"]["seconds"] > 0
+
+
+@pytest.mark.parametrize(
+    ("budget", "sizes"),
+    [(0.15, (128, 256, 512)), (0.03, (128, 256, 512)), (0.02, (64, 128, 256)), (0.001, (32, 64, 128)), (1e-6, (32, 64, 128))],
+)  # fmt: skip
+def test_a_plan_keeps_within_its_budget_if_three_sizes_do(budget, sizes):
+    made = plan(goal("isotropic", features=1024), budget=budget, machine=Machine("cpu", "test", 2, 2e11))
+    assert tuple(row.scale for row in made.tuning) == sizes
+    assert made.share <= max(budget, 0.00052)
 
 
 def test_twice_the_runs_take_twice_the_time_and_a_gpu_less():
@@ -482,9 +478,3 @@ def test_twice_the_runs_take_twice_the_time_and_a_gpu_less():
     assert seconds(shape, 8, 20, gpu, True) < seconds(shape, 8, 20, cpu, True) / 20
     floor = 20 * 8 * 10 * 10 * 256 * 512 * 128 / 2e11
     assert floor < seconds(shape, 8, 20, cpu, True) < 1.5 * floor
-
-
-def test_rates_are_one_lattice():
-    assert rate(0) == 1.0
-    assert [rate(k) for k in (-4, -2, 4)] == [0.1, pytest.approx(10**-0.5), 10.0]
-    assert dataclasses.replace(goal("isotropic", features=512), first=4).first == 4

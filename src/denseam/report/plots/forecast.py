@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from denseam.analysis.sentences import at_most
 from denseam.report.plots.style import (
     ACCENT,
     FAINT,
@@ -83,8 +84,7 @@ def _loss_panel(ax: Any, tuned: Tuned) -> None:
     ax.set_ylim(0, max(6 * 100 * tuned.tolerance, 3 * 100 * min(made.regret_bound, 0.1)))
     ax.set_xlabel(r"effective learning rate $\eta_0$")
     ax.set_ylabel(f"{made.setting.by} loss above the best, %")
-    bound = "no bound" if not np.isfinite(made.regret_bound) else f"at most {100 * made.regret_bound:.2g} %"
-    ax.set_title(rf"$\eta_0$ = {made.value:.3g} costs {bound}", loc="left")
+    ax.set_title(rf"$\eta_0$ = {made.value:.3g}: cost {at_most(made.regret_bound)}", loc="left")
     ax.legend(loc="upper center", fontsize=7)
 
 
