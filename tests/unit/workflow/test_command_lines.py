@@ -36,6 +36,7 @@ GOALS = {
     "sizes": {"data": "isotropic", "features": 300, "memories": 451, "samples": 1234, "batch": 77},
     "a file": {"data": "vectors"},
     "prepared": {"data": "vectors", "shrink": "pca", "unit_variance": True, "heldout": 0.25, "epochs": 5},
+    "standardized": {"data": "vectors", "shrink": "orthonormal", "standardize": True, "batch": 50},
     "all samples": {"data": "vectors", "heldout": 0.0, "rho": 9.3},
     "a path with a dash": {"data": "dash"},
     "images, given sizes": {"data": "images", "scales": (9, 16, 196), "eta_c_ratio": 0.0},
@@ -93,7 +94,7 @@ def same(one, other):
     return (
         keys[0] == keys[1]
         and to_document(one.study) == to_document(other.study)
-        and (one.ladder, one.first) == (other.ladder, other.first)
+        and (one.ladder, one.given) == (other.ladder, other.given)
     )
 
 
@@ -131,7 +132,7 @@ def test_what_was_defined_in_python_has_no_line(tmp_path):
     assert tune_line(wanted, tmp_path) is None
     assert train_line(wanted, tmp_path, 0.1) is None
     assert sweep_target_line(wanted, tmp_path, 0.1) is None
-    given = commands(Advice(Remedy.LOOK_INSIDE), wanted, tmp_path, around=0.1, constants={}, options={})
+    given = commands(Advice(Remedy.SWEEP_TARGET), wanted, tmp_path, around=0.1, constants={}, options={})
     assert given == ()
 
 
@@ -143,7 +144,10 @@ REFUSED = {
     "parameterization": "eta_W=K^3", "bias_init": "normal", "centred": False,
 }  # fmt: skip
 SIMPLE = {"features": 512, "epochs": 3, "optimizer": "sgd"}
-OPTIONS = {"seeds": 5, "budget": 0.1, "tune": ("eta0", "s1_0", "s2_0"), "trials": 32}
+OPTIONS = {
+    "seeds": 5, "budget": 0.1, "tolerance": 0.03, "by": "heldout", "probe": False, "tune": ("eta0", "s1_0", "s2_0"),
+    "trials": 32,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -157,9 +161,9 @@ OPTIONS = {"seeds": 5, "budget": 0.1, "tune": ("eta0", "s1_0", "s2_0"), "trials"
         (Advice(Remedy.CENTRE), SIMPLE | {"centred": False}, {"centred": None}),
         (Advice(Remedy.ZERO_BIASES), SIMPLE | {"bias_init": "normal"}, {"bias_init": None}),
         (Advice(Remedy.LEARN_MORE), SIMPLE, {"epochs": 6}),
-        (Advice(Remedy.CALM_SEEDS, seeds=9), SIMPLE, {"epochs": 6}),
         (Advice(Remedy.LEAVE_AXES, names=("s2_0",)), SIMPLE, {"tune": ["eta0", "s1_0"]}),
-        (Advice(Remedy.NEXT_SIZE, letter="N", scale=256, budget=0.25), SIMPLE, {"budget": 0.25}),
+        (Advice(Remedy.MORE_BUDGET, letter="N", scale=256, budget=0.25), SIMPLE, {"budget": 0.25}),
+        (Advice(Remedy.PROBE), SIMPLE, {"probe": True}),
         (
             Advice(Remedy.OTHER_SIZES, letter="N", scale=256, scales=(32, 64, 128, 256)),
             SIMPLE | {"scales": (32, 64, 128)}, {"scales": (32, 64, 128, 256)},
@@ -170,7 +174,8 @@ OPTIONS = {"seeds": 5, "budget": 0.1, "tune": ("eta0", "s1_0", "s2_0"), "trials"
 def test_a_refusal_gives_the_search_with_its_remedy(remedy, settings, changes, understood, tmp_path):
     wanted = goal("isotropic", **settings)
     again, sweep = commands(remedy, wanted, tmp_path, around=0.1, constants={"s1_0": 2.0}, options=OPTIONS)
-    own = {key: changes.pop(key) for key in ("tune", "budget") if key in changes}
+    changes = dict(changes)
+    own = {key: changes.pop(key) for key in ("tune", "budget", "probe") if key in changes}
     (found, folder), options = understood(again)
     expected = goal("isotropic", **settings | changes)
     assert same(found, expected), again
@@ -178,6 +183,8 @@ def test_a_refusal_gives_the_search_with_its_remedy(remedy, settings, changes, u
     assert options["tuned"] == own.get("tune", list(OPTIONS["tune"]))
     assert options["budget"] == own.get("budget", OPTIONS["budget"])
     assert (options["seeds"], options["trials"]) == (5, 32)
+    assert (options["tolerance"], options["by"]) == (0.03, "heldout")
+    assert options["probe"] is own.get("probe", False)
     (((target,), where), _) = understood(sweep)
     assert where == str(tmp_path / TARGET_SWEEP)
     assert target.id == wanted.study.id, "the target as it was asked for"
@@ -187,7 +194,7 @@ def test_a_refusal_gives_the_search_with_its_remedy(remedy, settings, changes, u
 
 def test_where_no_size_is_left_only_the_target_can_tell(tmp_path):
     wanted = goal("isotropic", **SIMPLE)
-    (line,) = commands(Advice(Remedy.LOOK_INSIDE), wanted, tmp_path, around=0.1, constants={}, options={})
+    (line,) = commands(Advice(Remedy.SWEEP_TARGET), wanted, tmp_path, around=0.1, constants={}, options={})
     assert line.startswith("denseam sweep ")
-    none = commands(Advice(Remedy.LOOK_INSIDE), wanted, tmp_path, around=None, constants={}, options={})
+    none = commands(Advice(Remedy.SWEEP_TARGET), wanted, tmp_path, around=None, constants={}, options={})
     assert none == ()

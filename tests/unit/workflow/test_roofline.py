@@ -92,7 +92,7 @@ def test_devices_are_planned_from_the_sizes_alone():
 
 def test_sizes_that_are_not_given_are_in_proportion():
     assert TargetSizes(features=64).shape() == Proportional(2, 5, 0.1).shape(64)
-    assert TargetSizes(features=64, memories=7, samples=100).shape() == Shape(64, 7, 100, 10)
+    assert TargetSizes(features=64, memories=7, samples=100).shape() == Shape(64, 7, 100, 32)
     assert TargetSizes(features=64, batch=3, kappa=4, rho=10).shape() == Shape(64, 256, 640, 3)
 
 

@@ -55,7 +55,7 @@ def test_samples_from_a_file_are_those_of_a_sweep(tmp_path):
     (row,) = dam.sweep(recipe.run()[0])
     found = train_target(recipe, tmp_path / "out")
     assert np.allclose(found.loss, row["loss"], rtol=2e-5)
-    assert found.memory.encoder.describe() == f"{tmp_path / 'x.npy'}, 24 features, orthonormal to 16, centred"
+    assert found.memory.encoder.describe() == f"{tmp_path / 'x.npy'}, 24 features, rotated to 16, centred"
     loaded = dam.Memory.load(tmp_path / "out" / MODEL)
     assert np.array_equal(loaded.model.W, found.memory.model.W)
     assert loaded.model.scales.eta_W == pytest.approx(0.02 * 32)
@@ -129,7 +129,7 @@ def test_a_finished_training_is_not_trained_again(tmp_path):
 
 def test_the_record_says_where_the_learning_rate_comes_from(tmp_path):
     curve = Expected(*(np.ones(5) for _ in range(3)))
-    tuned = replace(CASES["relu-sgd"], tuned_eta0=0.05, expected=curve)
+    tuned = replace(CASES["relu-sgd"], tuned_eta0=0.05, expected=curve, regret_bound=0.07, recommended=False)
     for recipe, eta0, origin, predicted in (
         (tuned, 0.05, "tuned", True),
         (tuned.with_eta0(0.05), 0.05, "tuned", True),
@@ -143,6 +143,7 @@ def test_the_record_says_where_the_learning_rate_comes_from(tmp_path):
             eta0, origin, recipe.tuned_eta0,
         )  # fmt: skip
         assert (found.expected is not None) == (document["predicted_mse"] is not None) == predicted
+        assert found.regret_bound == document["regret_bound"] == (0.07 if predicted else None)
         assert from_document(document["study"]) == recipe.run()[0]
 
 
@@ -219,9 +220,10 @@ def test_a_word_when_the_loss_leaves_what_was_expected(middle, side, tmp_path):
 
 
 def test_another_size_of_the_family_has_no_expectation(tmp_path):
-    recipe = replace(CASES["relu-sgd"], expected=Expected(*(np.zeros(5) for _ in range(3))))
+    curve = Expected(*(np.zeros(5) for _ in range(3)))
+    recipe = replace(CASES["relu-sgd"], expected=curve, tuned_eta0=0.05, regret_bound=0.01)
     found = train_target(recipe, tmp_path, scale=24)
-    assert (found.memory.model.N, found.left_at) == (24, None)
+    assert (found.memory.model.N, found.left_at, found.regret_bound) == (24, None, None)
 
 
 MEASURE = """
