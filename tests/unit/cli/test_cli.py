@@ -161,7 +161,7 @@ def test_a_verdict_with_another_tolerance(swept, inside):
     refused = inside("verdict", out, "--tolerance", "0", "--target", "8")
     assert refused.returncode == 64
     assert "tolerance must be above 0" in refused.stderr
-    assert "target must be at least the smallest scale in the records, 16, got 8" in refused.stderr
+    assert "target must be at least the smallest scale, N = 16, got 8" in refused.stderr
 
 
 def test_export_gives_one_row_per_run(swept, inside):
