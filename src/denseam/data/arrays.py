@@ -218,9 +218,9 @@ class ArrayFamily:
         last = len(gram) - 1
         return float(eigh(gram, eigvals_only=True, subset_by_index=(last, last))[0])
 
-    @functools.cached_property
+    @functools.cache  # noqa: B019
     def participation(self) -> float:
-        """tr(C)² / tr(C²) of the covariance C: the number of directions in which the data varies."""
+        """Return tr(C)² / tr(C²) of the covariance C: the number of directions in which the data varies."""
         rows = self.raw.rows(self._for_spectrum(self.features), np.float64)
         gram = _gram(self._statistics.centred(rows))
         return float(np.trace(gram) ** 2 / np.sum(gram**2))

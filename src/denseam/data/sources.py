@@ -70,9 +70,8 @@ class Source(Protocol):
     def largest_eigenvalue(self, N: int) -> float:
         """Return the largest eigenvalue of the covariance of N features."""
 
-    @property
     def participation(self) -> float | None:
-        """tr(C)² / tr(C²) of the covariance C at full size; None if there is no full size."""
+        """Return tr(C)² / tr(C²) of the covariance C at full size; None if there is no full size."""
 
     def encoder(self, N: int) -> Encoder | None:
         """Return the transformation of samples to N features; None if they are generated, not read."""
@@ -81,7 +80,7 @@ class Source(Protocol):
 class Gaussian:
     """N(0, I), or N(0, D) with D_i ∝ i^(−exponent) and trace N."""
 
-    features = available = heldout_samples = participation = None
+    features = available = heldout_samples = None
 
     def __init__(self, name: str) -> None:
         self.name, self.exponent = name, GAUSSIANS[name]
@@ -133,6 +132,10 @@ class Gaussian:
         """Return D_1."""
         spectrum = np.arange(1, N + 1) ** -self.exponent
         return float(spectrum[0] * N / spectrum.sum())
+
+    def participation(self) -> None:
+        """Return nothing: there is no full size."""
+        return
 
     def encoder(self, N: int) -> None:
         """Return nothing: there is no file."""

@@ -70,4 +70,4 @@ def data_use(goal: Goal) -> DataUse:
     """Return how much of its data a goal uses."""
     source, P = goal.study.source(), goal.shape.P
     assert P is not None
-    return DataUse(P, source.available, source.heldout_samples, source.participation)
+    return DataUse(P, source.available, source.heldout_samples, source.participation())

@@ -15,9 +15,13 @@ import pytest
 from denseam.cli import main
 from denseam.studies import dask_executor
 from denseam.studies.shards import run_shard
+from denseam.workflow.planning import Machine
 from tests.program import PROGRAM, run
+from tests.synthetic import Landscape, made_up_runs
 
 GOAL = ("--features", 64, "--epochs", 6, "--rho", 4, "--beta", 0.25, "--optimizer", "sgd")
+#: So small models are too noisy for the usual one.
+LOOSE = ("--tolerance", 0.5)
 
 
 def document(found):
@@ -39,12 +43,9 @@ def images(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def tuned(images, tmp_path_factory):
-    """A search at 4×4, 6×6 and 12×12, and what the program said."""
+    """A search at blocks of 1×2, 2×2 and 2×4 pixels, and what the program said."""
     folder = tmp_path_factory.mktemp("tuned")
-    found = run(
-        "tune", images, "--epochs", 12, "--optimizer", "adam", "--unit-variance",
-        "--scales", "16,36,144", "--out", folder, "--json",
-    )  # fmt: skip
+    found = run("tune", images, "--epochs", 12, "--unit-variance", *LOOSE, "--out", folder, "--json")
     return folder, found
 
 
@@ -57,14 +58,20 @@ def trained(images, tuned):
 def test_tune_says_what_was_chosen_and_why(tuned):
     _, found = tuned
     said = document(found)
-    assert found.returncode == {"TRANSFERS": 0, "INCONCLUSIVE": 2}.get(said["status"], 1)
-    assert said["status"] == "TRANSFERS", said["verdict"]["reason"]
-    low, high = said["eta0_ci"]
+    assert found.returncode == 0
+    assert said["status"] in ("TRANSFERS", "DRIFTS")
+    assert (said["status"] == "DRIFTS") == said["drift_corrected"]
+    assert said["eta0"] == said["forecast_eta0"]
+    low, high = said["interval_at_target"]
     assert low < said["eta0"] < high
-    assert said["target"] == {"N": 144, "K": 288, "P": 720, "B": 72}
+    assert 0 < said["predicted_regret"] < said["regret_bound"] < said["tolerance"] == 0.5
+    assert said["by"] == "training"
+    assert said["target"] == {"N": 144, "K": 288, "P": 1080, "B": 72}
+    assert (said["scales"], said["seeds"][0]) == ([18, 36, 72], 3)
     assert said["parameters"]["s1"] == pytest.approx(1 / 12)
     assert said["data"].endswith("clouds.npy, plaquettes, centred, unit variance, 0.1 held out")
-    assert said["cost"]["runs"] >= 3 * 3 * 9
+    assert said["cost"]["share"] < 0.15
+    assert (said["few_directions"], said["participation"] > 5) == (False, True)
     assert (said["samples_available"], said["samples_heldout"]) == (1080, 120)
     assert said["samples_used"] == said["target"]["P"]
     for file in said["files"]:
@@ -135,33 +142,105 @@ def test_train_takes_a_learning_rate_without_a_tuning(images, tuned, tmp_path, i
 def test_plan_comes_before_anything(images, inside):
     found = run("plan", images, "--json")
     said = document(found)
-    assert [row["features"] for row in said["tuning"]["sizes"]] == [9, 16, 36]
+    assert [row["features"] for row in said["tuning"]["sizes"]] == [18, 36, 72]
+    assert [row["runs"] for row in said["tuning"]["sizes"]] == [38, 5, 5]
+    assert (said["samples_used"], said["few_directions"]) == (1080, False)
     assert said["training"]["memories"] == 288
     assert 0 < said["share"] < 0.1
     assert said["target_sweep"]["seconds"] > said["tuning"]["seconds"]
-    people = inside("plan", images, "--rho", 5)
+    people = inside("plan", images, "--rho", 5, "--seeds", 5)
     assert people.returncode == 0
     assert "sweep the target" in people.stdout
     assert "the target is trained on 720 of 1080 samples; 120 more are held out" in people.stdout
+    assert people.stderr == ""
 
 
-def test_a_refusal_is_an_answer(tmp_path, inside):
-    found = run("tune", "isotropic", *GOAL, "--parameterization", "eta_W=K^3", "--out", tmp_path / "t", "-q")
-    assert found.returncode == 1
+def test_data_of_few_directions_are_warned_of(tmp_path, inside, monkeypatch):
+    monkeypatch.setattr(Machine, "here", lambda: Machine("cpu", "", 2, 2e11))
+    table = np.random.default_rng(0).standard_normal((300, 64))
+    table[:, 3] *= 1000
+    np.save(tmp_path / "table.npy", table)
+    found = inside("plan", tmp_path / "table.npy", "--json")
+    assert found.stderr.startswith("warning: the data vary in few directions (participation 1.00, below 1.5)")
+    said = json.loads(found.stdout)
+    assert (said["few_directions"], said["participation"]) == (True, pytest.approx(1, abs=0.01))
+    better = inside("plan", tmp_path / "table.npy", "--standardize")
+    assert (better.returncode, better.stderr) == (0, "")
+    assert ", rotated, centred, standardized" in better.stdout
+
+
+@pytest.fixture
+def made_up(monkeypatch):
+    """Searches train nothing: the loss is a valley whose optimum moves."""
+
+    def use(**landscape):
+        monkeypatch.setattr("denseam.workflow.search.run_specs", made_up_runs(Landscape(64, **landscape)))
+
+    return use
+
+
+def test_a_refusal_is_an_answer(tmp_path, inside, made_up):
+    made_up(drift=0.5)
+    (tmp_path / "t").mkdir()
+    options = ("--parameterization", "eta_W=K^3", "--by", "heldout", "--out", tmp_path / "t", "-q")
+    found = inside("tune", "isotropic", *GOAL, *options)
+    assert found.returncode == 2
+    assert "relu-sgd-eta_W=K^3: not a prescribed rule, so not expected to transfer" in found.stderr
     assert "no learning rate is recommended" in found.stdout
+    assert "cost against the best heldout loss: at most" in found.stdout
+    assert "the sizes alone: INCONCLUSIVE. There are only" in found.stdout
     assert "the target is trained on 256 generated samples" in found.stdout
     assert "not the prescription" in found.stdout
-    lines = found.stdout.partition("commands that would settle it:\n")[2].splitlines()[:2]
-    assert [line.split()[:3] for line in lines] == [
+    lines = found.stdout.partition("commands that would settle it:\n")[2].splitlines()[:3]
+    assert [line.split()[:3] for line in lines[:2]] == [
         ["denseam", "tune", "isotropic"], ["denseam", "sweep", "--activation"]
     ]  # fmt: skip
     assert "--parameterization" not in lines[0]
+    assert "--by heldout" in lines[0]
     assert "--scales 64 " in lines[1]
+    assert lines[2] == f"to train anyway: denseam train isotropic --tuned {tmp_path / 't'} --accept"
     written = json.loads((tmp_path / "t" / "tuned.json").read_text())
-    assert written["commands"] == [line.strip() for line in lines]
-    found = inside("train", "isotropic", "--tuned", tmp_path / "t")
-    assert found.returncode == 64
-    assert "no learning rate is recommended" in found.stderr
+    assert written["commands"] == [line.strip() for line in lines[:2]]
+    refused = inside("train", "isotropic", "--tuned", tmp_path / "t")
+    assert refused.returncode == 64
+    assert "no learning rate is recommended" in refused.stderr
+    assert len(refused.stderr.splitlines()) == 1
+    accepted = inside("train", "isotropic", "--tuned", tmp_path / "t", "--accept", "-q", "--json")
+    said = json.loads(accepted.stdout)
+    assert said["regret_bound"] == written["regret_bound"]
+    assert said["regret_bound"] is None or said["regret_bound"] > written["tolerance"]
+    assert (said["eta0"], said["eta0_from"]) == (written["forecast_eta0"], "tuned")
+    record = json.loads((tmp_path / "t" / "target" / "training.json").read_text())
+    assert record["regret_bound"] == said["regret_bound"]
+    given = inside(
+        "train", "isotropic", "--tuned", tmp_path / "t", "--eta0", 0.01, "--out", tmp_path / "g", "--json"
+    )
+    assert json.loads(given.stdout)["regret_bound"] is None
+
+
+@pytest.mark.parametrize(
+    ("drift", "options", "code", "words"),
+    [
+        (
+            0.0,
+            LOOSE,
+            0,
+            "relu-adam: TRANSFERS, tuned at N = 8 (3 seeds), 16 (1 seed), 32 (1 seed) for N = 64",
+        ),
+        (0.0, ("--tolerance", 0.001), 2, "relu-adam: INCONCLUSIVE"),
+        (0.5, ("--scales", "8,16,32"), 1, "relu-adam: FAILS"),
+    ],
+)
+def test_exit_codes_of_a_search(drift, options, code, words, tmp_path, inside, made_up):
+    made_up(drift=drift)
+    (tmp_path / "t").mkdir()
+    goal = ("--features", 64, "--epochs", 6)
+    found = inside("tune", "isotropic", *goal, *options, "--out", tmp_path / "t", "-q")
+    assert found.returncode == code
+    assert found.stdout.startswith(words)
+    assert ("next: denseam train isotropic --tuned" in found.stdout) == (code == 0)
+    assert "at N = 64; its best value there is expected in [" in found.stdout
+    assert (tmp_path / "t" / "tuned.png").stat().st_size > 5000
 
 
 class Failing(ThreadPoolExecutor):
@@ -253,6 +332,12 @@ def bad(tmp_path_factory):
         ("check --activation relu --optimizer sgd --executor dask", "out is needed with the executor 'dask'"),
         ("check {bad} --executor dask", "its runs are judged as they are"),
         ("tune {bad}/good.npy --tune eta0,gamma --out {out}", "gamma"),
+        ("tune {bad}/good.npy --tolerance 2 --out {out}", "tolerance must be above 0 and below 1, got 2.0"),
+        ("tune {bad}/good.npy --by test --out {out}", "by must be 'training' or 'heldout', got 'test'"),
+        ("tune {bad}/good.npy --by heldout --heldout 0 --out {out}", "by 'heldout' needs held-out samples"),
+        ("tune {bad}/good.npy --probe --out {out}", "probe is for the optimizer 'sgd', got 'adam'"),
+        ("tune isotropic --features 64 --standardize --out {out}", "standardize belongs to data from a file"),
+        ("tune {images} --standardize --out {out}", "standardize is for vectors"),
         ("tune {bad}/good.npy --shrink plaquettes --out {out}", "plaquettes"),
         ("tune nowhere.npy --out {out}", "nowhere.npy"),
         ("plan {bad}/good.npy --regime memories-only", "memories is needed"),
@@ -329,8 +414,7 @@ def without_seconds(text):
 def test_killed_searches_end_the_same(images, tmp_path):
     """A few kills here; `KILLS=10 pytest` for more."""
     times, rng = int(os.environ.get("KILLS", "1")), random.Random(0)
-    search = ["tune", images, "--epochs", 12, "--optimizer", "sgd", "--unit-variance",
-              "--scales", "16,36,144", "-q"]  # fmt: skip
+    search = ["tune", images, "--epochs", 12, "--unit-variance", *LOOSE, "-q"]
     here = [str(word) for word in search]
     assert main([*here, "--out", str(tmp_path / "whole")]) == 0
     shards = tmp_path / "parts" / "runs" / "shards"
