@@ -17,7 +17,7 @@ from denseam.studies.records import Records
 from denseam.workflow import recipe, target
 
 #: Pictures that the page draws itself.
-_REDRAWN = {"transfer", "tuned", "training"}
+_REDRAWN = {"transfer", "training"}
 RECALLED = "recalled.npz"
 #: Maximum size of all pictures in a page, in bytes.
 PICTURE_BYTES = 2 << 20

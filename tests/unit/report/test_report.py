@@ -143,8 +143,9 @@ def test_a_search_a_training_and_a_recall_are_shown(tmp_path):
     (v,) = denseam.verdict(rows(asked))
     low, high = [0.3] * 20, [0.5] * 20
     tuned = {
-        "format": 1, "version": "0", "status": "TRANSFERS", "recommended": True, "eta0": 0.0316, "eta0_ci": [0.03, 0.04],
-        "constants": {}, "base": 16, "scales": [16, 32, 64], "seeds": 3, "advice": None,
+        "format": 2, "version": "0", "status": "TRANSFERS", "recommended": True, "eta0": 0.0316,
+        "forecast_eta0": 0.0316, "interval_at_target": [0.027, 0.041], "predicted_regret": 0.001, "regret_bound": 0.0123,
+        "tolerance": 0.02, "constants": {}, "base": 16, "scales": [16, 32, 64], "seeds": [3, 1, 1], "advice": None,
         "target": {"N": 512, "K": 1024, "P": 2560, "B": 256}, "parameters": {"s1": 0.04}, "data": "isotropic",
         "cost": {"runs": 64, "share": 0.02, "seconds": 3.0}, "verdict": v.to_json(), "others": {},
         "recipe": {"expected": {"low": low, "middle": low, "high": high}},
@@ -161,9 +162,11 @@ def test_a_search_a_training_and_a_recall_are_shown(tmp_path):
              converged=np.ones((1, 4), bool))  # fmt: skip
     png = b"\x89PNG\r\n\x1a\n" + b"0" * 50
     (recalled / "recall.png").write_bytes(png)
+    (tmp_path / "tuned.png").write_bytes(png)
     page, report = page_of(tmp_path)
-    assert report.figures[-2:] == ("target: training", "recalled/recall.png")
-    for part in ("Tuned recipe", "0.0316 [0.03, 0.04]", "within the range predicted by the small models", "data:image/png;base64,",
+    assert report.figures[-3:] == ("target: training", "tuned.png", "recalled/recall.png")
+    for part in ("Tuned recipe", "use η₀</dt><dd>0.0316", "expected in [0.027, 0.041]", "at most 1.2 % (tolerance 2 %)",
+                 "within the range predicted by the small models", "data:image/png;base64,",
                  "63 of 64 runs are shown"):  # fmt: skip
         assert part in page
     (training,) = data_in(page)["trainings"]
@@ -177,6 +180,45 @@ def test_a_search_a_training_and_a_recall_are_shown(tmp_path):
     assert alone["trainings"][0]["band"], "the search lies above"
     assert not alone["studies"]
     assert "denseam sweep" in alone["absent"][0]["command"]
+
+
+def search_document(**changes):
+    """What `denseam tune` writes, without the runs."""
+    (v,) = denseam.verdict(rows(study()))
+    return {
+        "format": 2, "version": "0", "status": "INCONCLUSIVE", "recommended": False, "eta0": None, "forecast_eta0": 0.05,
+        "interval_at_target": [0.03, 0.09], "predicted_regret": 0.004, "regret_bound": 0.051, "tolerance": 0.02,
+        "constants": {}, "scales": [16, 32, 64], "seeds": [3, 1, 1], "advice": "sweep the target itself",
+        "target": {"N": 512, "K": 1024, "P": 2560, "B": 256}, "parameters": None, "data": "isotropic",
+        "cost": {"runs": 64, "share": 0.02, "seconds": 3.0}, "verdict": v.to_json(), "others": {}, **changes,
+    }  # fmt: skip
+
+
+def test_a_search_that_refuses_shows_what_it_forecast(tmp_path):
+    (tmp_path / "tuned.json").write_text(json.dumps(search_document()))
+    page, _ = page_of(tmp_path)
+    for part in ("No learning rate is recommended. sweep the target itself", "at most 5.1 % (tolerance 2 %)",
+                 "forecast of η₀, not recommended</dt><dd>0.05"):  # fmt: skip
+        assert part in page
+    (tmp_path / "tuned.json").write_text(json.dumps(search_document(regret_bound=None)))
+    assert "its cost" not in page_of(tmp_path)[0]
+
+
+def test_a_search_of_an_earlier_version_is_shown(tmp_path):
+    new = ("forecast_eta0", "interval_at_target", "predicted_regret", "regret_bound", "tolerance")
+    early = {key: value for key, value in search_document().items() if key not in new}
+    early |= {
+        "format": 1,
+        "status": "TRANSFERS",
+        "recommended": True,
+        "eta0": 0.0316,
+        "eta0_ci": [0.03, 0.04],
+        "seeds": 3,
+    }
+    (tmp_path / "tuned.json").write_text(json.dumps(early))
+    page, report = page_of(tmp_path)
+    assert not report.skipped
+    assert "use η₀</dt><dd>0.0316" in page
 
 
 def test_a_training_that_was_stopped_says_so(tmp_path):
