@@ -272,3 +272,39 @@ def agreement(large: Model, small: Model, D: np.ndarray, X: np.ndarray, steps: i
         "relative_error": float(np.sqrt(np.sum((there - here) ** 2) / np.sum(there**2))),
         "chance": correlation(there, np.roll(here, 1, axis=1)),
     }
+
+
+# --- the forecast at the target ----------------------------------------------------------------------
+
+
+def forecast(
+    sizes: list[int], target: int, optima: list[list[float]], c: float, mu: float, w: float, v: float, q: float,
+    lambdas: tuple[float, float] | None = None, sigma: float = 0.0, probe: float | None = None,
+) -> dict[str, float]:  # fmt: skip
+    """x̂, u, the bound q u, the interval around x̂, and the bound for x_m, from the optima of every seed.
+
+    The mean log-loss of a size is a parabola of curvature c, so that its optimum x_i is the mean over seeds;
+    λ is given for n_m and the target. A cost p is reached at a distance h from the optimum, ½ c h² = ln(1 + p).
+    """
+    x = [sum(seeds) / len(seeds) for seeds in optima]
+    squares, freedom = 0.0, 0
+    for mean, seeds in zip(x, optima, strict=True):
+        for optimum in seeds:
+            squares += (optimum - mean) ** 2
+        freedom += len(seeds) - 1
+    s2, k = squares / freedom, len(optima[-1])
+    g = np.log2(target / sizes[-1])
+    b = (x[-1] - x[0]) / np.log2(sizes[-1] / sizes[0])
+    delta = (x[-1] - x[-2]) / np.log2(sizes[-1] / sizes[-2])
+    ell = 0.0 if lambdas is None else np.log10((lambdas[0] + sigma**2) / (lambdas[1] + sigma**2))
+    hat = x[-1] + g * (mu + w * b) + v * ell
+    if probe is not None:
+        hat, delta, ell = min(probe, x[-1]) + mu, min(probe - x[-1], 0.0), 0.0
+    r, tau = 0.003, 0.03
+    u = g**2 * (r + c * tau**2 / 2) + c / 2 * (s2 / k + (g**2 * delta**2 + ell**2) / 4)
+    bound = max(q * u, 0.005)
+    h = np.sqrt(2 * np.log(1 + bound) / c)
+    return {
+        "x": hat, "unit": u, "bound": bound, "low": 10 ** (hat - h), "high": 10 ** (hat + h),
+        "uncorrected": np.exp(c / 2 * (h + abs(hat - x[-1])) ** 2) - 1,
+    }  # fmt: skip

@@ -205,13 +205,14 @@ def result_of(folder):
 
 
 def test_a_search_gives_the_same_result_there_even_if_a_worker_is_killed(cluster, tmp_path):
-    assert main(["tune", *map(str, GOAL), "--out", str(tmp_path / "here"), "-q"]) == 0
+    code = main(["tune", *map(str, GOAL), "--out", str(tmp_path / "here"), "-q"])
+    assert code in (0, 2)  # so small models may be too noisy to tell
     pid, *_ = cluster.workers().values()
     driver = drive(cluster, *GOAL, "--out", tmp_path / "there", "--json", command=("tune",))
     after_shards(tmp_path / "there" / "runs", 2, driver)
     os.kill(pid, signal.SIGKILL)
     found = ended(driver)
-    assert found.returncode == 0, found.stderr
+    assert found.returncode == code, found.stderr
     assert "dashboard at" in found.stderr
     assert result_of(tmp_path / "there") == result_of(tmp_path / "here")
     assert len(Store(tmp_path / "there" / "runs").read()) == result_of(tmp_path / "here")["cost"]["runs"]

@@ -21,9 +21,9 @@ REASONS = {
     Cause.EDGE_FALLS: "With {here}, training will diverge before {letter} = {target}: the edge of stability "
     "will have fallen to {edge:.2g}.",
     Cause.OPTIMUM_AT_END: "At {letter} = {scale} the best {axis} is the {side} end of the grid.",
-    Cause.TOO_FEW_VALUES: "There are only {few} of {axis}.",
-    Cause.TOO_FEW_SCALES: "There are only {few}.",
-    Cause.TOO_FEW_SEEDS: "There are only {few}.",
+    Cause.TOO_FEW_VALUES: "The study has only {few} of {axis}.",
+    Cause.TOO_FEW_SCALES: "The study has only {few}.",
+    Cause.TOO_FEW_SEEDS: "The study has only {few}.",
     Cause.NOTHING_LEARNED: "Nothing was learned: the best loss is close to that of predicting zero.",
     Cause.TOO_COSTLY: "With {here}, the loss is far from the best: {cost}.{drift}",
     Cause.COSTLY_AT_TARGET: "With {here}, the loss will be far from the best: {cost}.{drift}",
@@ -183,6 +183,5 @@ def _drift(v: Verdict) -> str:
 
 def _few(v: Verdict) -> str:
     """Return the numbers of values, scales and seeds of which there are too few."""
-    return " and ".join(
-        f"{v.evidence[noun]} {noun}" for noun in ("values", "scales", "seeds") if noun in v.evidence
-    )
+    counts = {noun: v.evidence[f"{noun}s"] for noun in ("value", "scale", "seed") if f"{noun}s" in v.evidence}
+    return " and ".join(f"{count} {noun}{'' if count == 1 else 's'}" for noun, count in counts.items())

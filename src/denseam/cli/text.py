@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from shlex import quote
 from typing import Any
 
+from denseam.analysis.causes import Cause
 from denseam.analysis.sentences import at_most, percent
 from denseam.report.wording import duration, number, quantity
 
@@ -163,7 +164,9 @@ def print_tuned(tuned: Any, files: list[str]) -> None:
         if tuned.commands:
             print("commands that would settle it:", *(f"  {line}" for line in tuned.commands), sep="\n")
         print(f"to train anyway: {_train_line(tuned)} --accept")
-    print(f"\nthe sizes alone: {tuned.verdict.status}. {tuned.verdict.reason}")
+    print()
+    if tuned.verdict.cause is not Cause.TOO_FEW_SEEDS:  # the search takes one seed where that suffices
+        print(f"the sizes alone: {tuned.verdict.status}. {tuned.verdict.reason}")
     print(data_use(g).describe())
     print(
         f"cost: {c.tuning:.2e} operations in {c.runs} runs, {duration(c.seconds)}; this is "
@@ -191,7 +194,7 @@ def _forecast_text(tuned: Any) -> str:
         f"{verb} eta0 = {made.value:.3g}{extra} at {letter} = {tuned.goal.target}; its best value there is "
         f"expected in [{low:.3g}, {high:.3g}]",
         f"cost against the best {made.setting.by} loss: {at_most(made.regret_bound)}, typically "
-        f"{percent(made.predicted_regret)}; the tolerance is {percent(tuned.tolerance)}",
+        f"{100 * made.predicted_regret:.2g} %; the tolerance is {percent(tuned.tolerance)}",
     ]
     if tuned.drift_corrected:
         lines.append(f"this corrects for a drift of {drift:+.2f} decades from {letter} = {largest}")

@@ -286,7 +286,7 @@ def test_the_largest_scale_may_have_a_single_seed():
 def test_a_single_seed_at_two_of_four_scales_is_not_enough():
     (judged,) = verdict([r for r in synthetic() if r["scale"] < 128 or r["seed"] == 0])
     assert judged.status == "INCONCLUSIVE"
-    assert "1 seeds" in judged.reason
+    assert "only 1 seed." in judged.reason
 
 
 def test_a_divergence_of_a_single_seed_decides():

@@ -318,6 +318,49 @@ def test_variances_of_large_sets_are_measured_on_samples_spread_over_the_file(pi
     assert scale**2 == pytest.approx(np.mean(growing**2), rel=0.15)
 
 
+# --- the spectrum --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("most", [2048, 260])
+@pytest.mark.parametrize("shrink", ["rotated", "orthonormal", "none"])
+def test_eigenvalues_are_those_of_the_covariance(shrink, most, monkeypatch):
+    monkeypatch.setattr(arrays, "FOR_SPECTRUM", most)
+    x = RNG.standard_normal((700, 9)) * np.linspace(1, 4, 9) + 7
+    data = family(x, shrink=shrink)
+    trained = data._training
+    if most < len(trained):  # spread over the file
+        trained = trained[np.linspace(0, len(trained) - 1, most).round().astype(int)]
+    for N in (9,) if shrink == "none" else (9, 5):
+        y = data.encoder(N).of_units(x[trained])
+        covariance = np.cov(y.T, ddof=0)
+        assert data.largest_eigenvalue(N) == pytest.approx(np.linalg.eigvalsh(covariance)[-1], rel=1e-5)
+    covariance = np.cov(x[trained].T, ddof=0)
+    expected = np.trace(covariance) ** 2 / np.trace(covariance @ covariance)
+    assert data.participation() == pytest.approx(expected, rel=1e-6)
+
+
+def test_the_spectrum_of_more_features_than_samples():
+    x = RNG.standard_normal((30, 50)) * np.linspace(1, 3, 50)
+    data = family(x, shrink="none", heldout=0.0)
+    covariance = np.cov(x.T, ddof=0)
+    assert data.largest_eigenvalue(50) == pytest.approx(np.linalg.eigvalsh(covariance)[-1], rel=1e-5)
+    assert data.participation() == pytest.approx(np.trace(covariance) ** 2 / np.sum(covariance**2), rel=1e-6)
+
+
+def test_participation_counts_directions_of_standardized_features():
+    x = RNG.standard_normal((2000, 12)) * np.array([1000, *[1] * 11])
+    assert family(x).participation() == pytest.approx(1, abs=0.01)
+    assert family(x, standardize=True).participation() == pytest.approx(12, rel=0.02)
+    assert source("isotropic").participation() is None
+
+
+@pytest.mark.parametrize("name", ["isotropic", "anisotropic"])
+def test_the_largest_eigenvalue_of_a_gaussian_family(name):
+    samples = np.asarray(source(name).samples(dam.Shape(8, 16, 200_000, 16), 0, np.float64))
+    measured = np.linalg.eigvalsh(samples.T @ samples / len(samples))[-1]
+    assert source(name).largest_eigenvalue(8) == pytest.approx(measured, rel=0.02)
+
+
 # --- which samples ---------------------------------------------------------------------------------
 
 
