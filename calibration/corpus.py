@@ -138,7 +138,7 @@ class Stack:
             regime = dam.Proportional(2.0, self.samples / size.features[-1], size.batch / self.samples)
         families = [family for family, _ in self.members]
         StackedStudy.sources[self.name] = StackedSource(
-            {first_seed(family): _source(data, family, shrink) for family, shrink in self.members}
+            {first_seed(family): source_of(data, family, shrink) for family, shrink in self.members}
         )
         return StackedStudy(
             self.activation, self.optimizer, scales, [rate(k) for k in size.lattice], regime=regime,
@@ -148,7 +148,8 @@ class Stack:
         )  # fmt: skip
 
 
-def _source(data: Path, family: str, shrink: str) -> Source:
+def source_of(data: Path, family: str, shrink: str) -> Source:
+    """Return the samples of a family, shrunk in a given way."""
     if family in GAUSSIAN:
         return source(family)
     return source(str(data / f"{family}.npy"), Preparation(shrink or None, False, True, HELDOUT))

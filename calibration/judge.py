@@ -100,6 +100,7 @@ class Case:
         here, there = (self.eigenvalues[s] + self.noise**2 for s in (scale, self.scales[-1]))
         return math.log10(here / there)
 
+    @functools.cache  # noqa: B019  # families left out in turn mostly lead to the same value
     def regret(self, x: float, by: By) -> float:
         """Return the true cost of a value at the target."""
         return float(self.truth(by).regret(x))
@@ -118,6 +119,7 @@ class Plan:
     short: bool
     probe: bool = False
 
+    @functools.cache  # noqa: B019
     def swept(self, case: Case, by: By) -> Swept:
         """Return what the search would know of a case."""
         scales = case.scales[: -self.gap]
