@@ -216,7 +216,7 @@ class Forecast:
     def to_json(self, tolerance: float) -> dict[str, Any]:
         """Return the fields that `tune --json` has."""
         return {
-            "interval_at_target": list(self.interval),
+            "interval_at_target": list(self.interval) if math.isfinite(self.regret_bound) else None,
             "predicted_regret": _finite(self.predicted_regret),
             "regret_bound": _finite(self.regret_bound),
             "drift_corrected": self.drift_corrected(tolerance),
