@@ -197,10 +197,9 @@ def _forecast_text(tuned: Any) -> str:
             f"cost against the best {made.setting.by} loss: {at_most(made.regret_bound)}, typically "
             f"{100 * made.predicted_regret:.2g} %; the tolerance is {tolerance}",
         ]
-    elif tuned.profiles[largest].rough:
-        lines.append(f"its cost has no bound: at {letter} = {largest} a value beside the best one diverges")
     else:
-        lines.append("its cost has no bound")
+        reason = ": training diverges at a value beside the best one" if made.at_edge else ""
+        lines.append(f"its cost has no bound{reason}")
     if tuned.drift_corrected:
         drift = made.x - tuned.profiles[largest].optimum
         lines.append(f"this corrects for a drift of {drift:+.2f} decades from {letter} = {largest}")

@@ -251,10 +251,11 @@ def test_a_value_beside_a_cliff_has_no_bound(tmp_path, inside, made_up):
     found = inside("tune", "isotropic", "--features", 64, "--epochs", 6, "--out", tmp_path / "t", "-q")
     assert found.returncode == 2
     assert found.stdout.splitlines()[1].endswith(" at N = 64")
-    assert "its cost has no bound: at N = 32 a value beside the best one diverges" in found.stdout
+    assert "its cost has no bound: training diverges at a value beside the best one" in found.stdout
     assert (tmp_path / "t" / "tuned.png").stat().st_size > 5000
     said = json.loads((tmp_path / "t" / "tuned.json").read_text())
     assert (said["interval_at_target"], said["regret_bound"], said["predicted_regret"]) == (None, None, None)
+    assert said["at_edge"]
 
 
 class Failing(ThreadPoolExecutor):
