@@ -192,6 +192,8 @@ class Forecast:
         The bound for the optimum of the largest size, taken as it is.
     interval
         The values whose optimum at the target would be compatible with the bound.
+    at_edge
+        Whether there is no bound because training diverges at a value beside the best one.
     setting, entry
         The setting and its constants.
     """
@@ -201,6 +203,7 @@ class Forecast:
     regret_bound: float
     uncorrected_bound: float
     interval: tuple[float, float]
+    at_edge: bool
     setting: Setting
     entry: Entry
 
@@ -216,10 +219,11 @@ class Forecast:
     def to_json(self, tolerance: float) -> dict[str, Any]:
         """Return the fields that `tune --json` has."""
         return {
-            "interval_at_target": list(self.interval),
+            "interval_at_target": list(self.interval) if math.isfinite(self.regret_bound) else None,
             "predicted_regret": _finite(self.predicted_regret),
             "regret_bound": _finite(self.regret_bound),
             "drift_corrected": self.drift_corrected(tolerance),
+            "at_edge": self.at_edge,
             "by": self.setting.by,
             "calibrated_on": self.entry.families,
         }
@@ -239,6 +243,7 @@ def forecast(swept: Swept, setting: Setting, entry: Entry | None = None) -> Fore
         regret_bound=bound,
         uncorrected_bound=math.expm1(min(0.5 * c * offset**2, 700.0)),
         interval=(10 ** (x - min(half, 300.0)), 10 ** min(x + half, 300.0)),
+        at_edge=swept.at_edge,
         setting=setting,
         entry=entry,
     )

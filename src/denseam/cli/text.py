@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from shlex import quote
 from typing import Any
@@ -183,23 +184,27 @@ def _train_line(tuned: Any) -> str:
 
 
 def _forecast_text(tuned: Any) -> str:
-    """Return the value, its cost and what they rest on in three sentences."""
-    made, letter = tuned.forecast, tuned.goal.letter
-    low, high = made.interval
+    """Return the value, its cost and what they rest on, a sentence each."""
+    made, letter, tolerance = tuned.forecast, tuned.goal.letter, percent(tuned.tolerance)
     extra = "".join(f", {k} = {v:.3g}" for k, v in tuned.constants.items())
-    verb = "use" if tuned.recommended else "forecast:"
-    largest = max(tuned.scales)
-    drift = made.x - tuned.profiles[largest].optimum
-    lines = [
-        f"{verb} eta0 = {made.value:.3g}{extra} at {letter} = {tuned.goal.target}; its best value there is "
-        f"expected in [{low:.3g}, {high:.3g}]",
-        f"cost against the best {made.setting.by} loss: {at_most(made.regret_bound)}, typically "
-        f"{100 * made.predicted_regret:.2g} %; the tolerance is {percent(tuned.tolerance)}",
-    ]
+    verb, largest = "use" if tuned.recommended else "forecast:", max(tuned.scales)
+    line = f"{verb} eta0 = {made.value:.3g}{extra} at {letter} = {tuned.goal.target}"
+    lines = [line]
+    if math.isfinite(made.regret_bound):
+        low, high = made.interval
+        lines = [
+            f"{line}; its best value there is expected in [{low:.3g}, {high:.3g}]",
+            f"cost against the best {made.setting.by} loss: {at_most(made.regret_bound)}, typically "
+            f"{100 * made.predicted_regret:.2g} %; the tolerance is {tolerance}",
+        ]
+    else:
+        reason = ": training diverges at a value beside the best one" if made.at_edge else ""
+        lines.append(f"its cost has no bound{reason}")
     if tuned.drift_corrected:
+        drift = made.x - tuned.profiles[largest].optimum
         lines.append(f"this corrects for a drift of {drift:+.2f} decades from {letter} = {largest}")
     if not made.entry.families:
-        lines.append("no calibration exists for this setting; the bound is twice the widest one that does")
+        lines.append("no calibration exists for this setting; a bound is twice the widest one that does")
     return "\n".join(lines)
 
 

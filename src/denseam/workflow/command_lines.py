@@ -85,6 +85,9 @@ def _document(goal: Goal) -> dict[str, Any]:
     sizes = {name: getattr(regime, name) for name in of_regime}
     if isinstance(regime, MemoriesOnly):
         return plain | {REGIME.document: regime.name, "memories": goal.target} | sizes
+    numbers = TargetSizes(kappa=sizes["kappa"], samples=goal.shape.P, batch=goal.shape.B)
+    if numbers.ratios(goal.target, None) == regime:  # samples and batch are shorter than their ratios
+        sizes = {name: getattr(numbers, name) for name in ("kappa", "samples", "batch")}
     return plain | {"features": goal.target} | sizes
 
 

@@ -107,6 +107,12 @@ def test_tune_means_the_same_goal(wanted, understood, tmp_path):
     assert (options["seeds"], options["budget"], options["tuned"]) == (5, 0.15, ["eta0"])
 
 
+def test_sizes_are_shorter_than_ratios(files, tmp_path):
+    assert " --kappa 2 --samples 540 --batch 32 " in tune_line(goal(files["vectors"]), tmp_path)
+    odd = goal("isotropic", features=500, rho=5.1234567)  # not a whole number of samples
+    assert " --rho 5.1234567 " in tune_line(odd, tmp_path)
+
+
 def test_the_sweep_means_the_same_target(wanted, understood, tmp_path):
     line = sweep_target_line(wanted, tmp_path / "s", 0.0312, constants={"s2_0": 0.5})
     (((found,), folder), _) = understood(line)

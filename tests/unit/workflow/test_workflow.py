@@ -161,7 +161,7 @@ def test_data_of_few_directions_are_warned_of(tmp_path, inside, monkeypatch):
     table[:, 3] *= 1000
     np.save(tmp_path / "table.npy", table)
     found = inside("plan", tmp_path / "table.npy", "--json")
-    assert found.stderr.startswith("warning: the data vary in few directions (participation 1.00, below 1.5)")
+    assert "warning: the data vary in few directions (participation 1.00, below 1.5)" in found.stderr
     said = json.loads(found.stdout)
     assert (said["few_directions"], said["participation"]) == (True, pytest.approx(1, abs=0.01))
     better = inside("plan", tmp_path / "table.npy", "--standardize")
@@ -187,7 +187,8 @@ def test_a_refusal_is_an_answer(tmp_path, inside, made_up):
     assert found.returncode == 2
     assert "relu-sgd-eta_W=K^3: not a prescribed rule, so not expected to transfer" in found.stderr
     assert "no learning rate is recommended" in found.stdout
-    assert "cost against the best heldout loss: at most" in found.stdout
+    assert "forecast: eta0 = " in found.stdout
+    assert "no calibration exists for this setting" in found.stdout
     assert "the sizes alone" not in found.stdout  # one seed each
     assert "the target is trained on 256 generated samples" in found.stdout
     assert "not the prescription" in found.stdout
@@ -242,6 +243,19 @@ def test_exit_codes_of_a_search(drift, options, code, words, tmp_path, inside, m
     assert "at N = 64; its best value there is expected in [" in found.stdout
     assert ("the sizes alone: FAILS. With eta0 = " in found.stdout) == (code == 1)
     assert (tmp_path / "t" / "tuned.png").stat().st_size > 5000
+
+
+def test_a_value_beside_a_cliff_has_no_bound(tmp_path, inside, made_up):
+    made_up(edge=-1.2)
+    (tmp_path / "t").mkdir()
+    found = inside("tune", "isotropic", "--features", 64, "--epochs", 6, "--out", tmp_path / "t", "-q")
+    assert found.returncode == 2
+    assert found.stdout.splitlines()[1].endswith(" at N = 64")
+    assert "its cost has no bound: training diverges at a value beside the best one" in found.stdout
+    assert (tmp_path / "t" / "tuned.png").stat().st_size > 5000
+    said = json.loads((tmp_path / "t" / "tuned.json").read_text())
+    assert (said["interval_at_target"], said["regret_bound"], said["predicted_regret"]) == (None, None, None)
+    assert said["at_edge"]
 
 
 class Failing(ThreadPoolExecutor):
