@@ -165,9 +165,10 @@ class ArrayFamily:
 
     def concerns(self, noise: float) -> list[Concern]:
         """Return what is wrong with the scale of this data, for noise of a standard deviation."""
-        unit_variance, known = self.preparation.unit_variance, self._statistics
-        size = 1.0 if unit_variance else math.sqrt(float(np.mean(known.variance)))
-        return concerns(known.reach if self.raw.image is None else None, size, noise)
+        known = self._statistics
+        size = 1.0 if self.preparation.unit_variance else math.sqrt(known.mean_variance)
+        one_unit = self.raw.image is not None or self.preparation.standardize
+        return concerns(None if one_unit else known.reach, size, noise)
 
     # --- samples -----------------------------------------------------------------------------------
 

@@ -30,7 +30,7 @@ class Unscaled(enum.Enum):
 
     UNEVEN = (
         "its features differ in scale by a factor of {value:.2g}, so that only the widest count; divide each "
-        "feature by its standard deviation"
+        "feature by its standard deviation (--standardize)"
     )
     LARGE = (
         "its features are of size {value:.3g} (root mean square), and a memory expects about 1; scale it to "
