@@ -1,5 +1,6 @@
 """What a search buys, and what it says: on made-up valleys, so that nothing is trained."""
 
+import dataclasses
 import itertools
 import json
 import math
@@ -268,6 +269,14 @@ def test_seeds_are_bought_after_a_probe_too(searched):
     assert again.recommended
     assert again.cost.share <= refused.remedy.budget
     assert max(again.scales.values()) > 1
+
+
+def test_a_probe_keeps_its_share_of_the_budget(searched, monkeypatch):
+    wide = {**CONSTANTS, SGD: dataclasses.replace(CONSTANTS[SGD], factor=30.0)}
+    monkeypatch.setattr("denseam.analysis.forecast.table", lambda: wide)
+    found = searched(flat(scatter=0.15), optimizer="sgd", probe=True, tolerance=0.005)
+    assert found.scales[512] > 2  # seeds were bought before the probe
+    assert 0.1 < found.cost.share <= 0.15
 
 
 # --- what it says ------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """From data to a trained memory, through the installed program."""
 
 import contextlib
+import inspect
 import json
 import os
 import random
@@ -12,10 +13,11 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from denseam.cli import main
+from denseam.cli import app, main
 from denseam.studies import dask_executor
 from denseam.studies.shards import run_shard
-from denseam.workflow.planning import Machine
+from denseam.workflow.planning import Machine, plan
+from denseam.workflow.tuning import tune
 from tests.program import PROGRAM, run
 from tests.synthetic import Landscape, made_up_runs
 
@@ -258,6 +260,15 @@ def test_a_value_beside_a_cliff_has_no_bound(tmp_path, inside, made_up):
     assert said["at_edge"]
 
 
+@pytest.mark.parametrize(("command", "function"), [("tune", tune), ("plan", plan)])
+def test_the_program_has_the_defaults_of_the_library(command, function):
+    options = {option.name: option.default for option in app.commands[command].params}
+    defaults = {name: p.default for name, p in inspect.signature(function).parameters.items()}
+    shared = {"seeds", "budget", "tolerance", "by", "trials"} & defaults.keys()
+    assert len(shared) >= 2
+    assert {name: options[name] for name in shared} == {name: defaults[name] for name in shared}
+
+
 class Failing(ThreadPoolExecutor):
     """Answers, and cannot train anything."""
 
@@ -445,7 +456,7 @@ def test_killed_searches_end_the_same(images, tmp_path):
 SLOW = """
 import sys, time
 from denseam.workflow import target
-from denseam.cli import main
+from denseam.cli import app, main
 target.SAVE_SECONDS, target.SEGMENT_BYTES = 0.0, {segment}  # a state after nearly every step, of 120
 real = target._Training._advance
 def slow(*arguments):
