@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test lint unit test-torch test-page test-mesh test-cluster bench gallery calibration-data docs clean
+.PHONY: demo test lint unit test-torch test-page test-mesh test-cluster bench gallery calibration calibration-data docs clean
 
 # A stamp per set of extras; a changed pyproject.toml installs again.
 $(VENV)/.made:
@@ -71,6 +71,10 @@ bench: $(VENV)/.base
 # The figures of the paper from the records in docs/gallery; trains nothing.
 gallery: $(VENV)/.images
 	$(BIN)/denseam figure run all --size paper --out docs/gallery --draw-only
+
+# How often the bound of a forecast holds, from the records in calibration; trains nothing.
+calibration: $(VENV)/.base
+	$(BIN)/python -m calibration.report
 
 # Real data sets from files of packages; those of Debian are in calibration/packages.txt.
 $(VENV)/.calibration: calibration/requirements.txt $(VENV)/.images

@@ -34,6 +34,7 @@ def write() -> None:
         page = GENERATED / name
         if not page.is_file() or page.read_text(encoding="utf-8") != text:
             page.write_text(text, encoding="utf-8")
+    calibration(GENERATED / "calibration")
 
 
 def quantities() -> str:
@@ -77,7 +78,7 @@ def _draw_gallery() -> dict[str, Any]:
     inputs = [*records.rglob("*.parquet"), *records.rglob("*.npz")]
     for room in ("analysis", "paper", "report/plots"):  # judge, claim and draw
         inputs += (SOURCE / room).rglob("*.py")
-    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(inputs))).hexdigest()
+    digest = _digest(inputs)
     stamp = out / "digest"
     if not stamp.is_file() or stamp.read_text() != digest:
         shutil.rmtree(out, ignore_errors=True)
@@ -89,6 +90,24 @@ def _draw_gallery() -> dict[str, Any]:
             raise RuntimeError(f"the records in {records} lack runs of {', '.join(lacking)}")
         stamp.write_text(digest)
     return {f.name: json.loads((out / f"{f.name}.json").read_text(encoding="utf-8")) for f in catalog()}
+
+
+def calibration(out: Path) -> None:
+    """Write tables and pictures of the calibration, judged from its records, if these or the code changed."""
+    from calibration.report import write as write_report
+
+    home = ROOT / "calibration"
+    inputs = [path for kind in ("parquet", "json", "py") for path in home.glob(f"*.{kind}")]
+    inputs += [*(SOURCE / "analysis").rglob("*.py"), SOURCE / "report" / "plots" / "style.py"]
+    digest = _digest(inputs)
+    stamp = out / "digest"
+    if not stamp.is_file() or stamp.read_text() != digest:
+        write_report(out)
+        stamp.write_text(digest)
+
+
+def _digest(paths: list[Path]) -> str:
+    return hashlib.sha256(b"".join(path.read_bytes() for path in sorted(paths))).hexdigest()
 
 
 #: File of `docs/steps` → its title.
