@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -22,6 +23,10 @@ COLOURS = (
 )  # fmt: skip
 SMALLEST, LARGEST = 1e-5, 1.0
 COST_LABELS = ["≤ 0.001 %", "0.01 %", "0.1 %", "1 %", "10 %", "≥ 100 %"]
+SETTING_SHAPES = {
+    ("adam", "proportional"): "o", ("adam", "memories-only"): "s",
+    ("sgd", "proportional"): "^", ("sgd", "memories-only"): "v",
+}  # fmt: skip
 SHAPES = dict(zip([*PLANS, *PROBED], "osv^D", strict=True))
 
 
@@ -32,7 +37,7 @@ def draw_shares(found: Evidence, out: Path) -> None:
         groups.setdefault(group_name(own[0].forecast.setting), []).extend(own)
     with canvas(1, 2, 9.2, 3.9) as (figure, axes):
         for ax, by in zip(axes[0], LOSSES, strict=True):
-            for (name, judged), colour in zip(groups.items(), COLOURS, strict=False):
+            for (name, judged), colour in zip(groups.items(), itertools.cycle(COLOURS), strict=False):
                 points = list(_shares(j for j in judged if j.forecast.setting.by == by))
                 cost, share = [p[0] for p in points], [p[1] for p in points]
                 ax.plot(cost, share, color=colour, lw=1, label=name)
@@ -82,9 +87,10 @@ def draw_bounds(found: Evidence, out: Path) -> None:
             ax.plot([low, high], [low, high], color=INK, lw=1)
             ax.axvline(TOLERANCE, color=FAINT, lw=1, ls="--")
             ax.axhline(TOLERANCE, color=FAINT, lw=1, ls="--")
-            for (name, judged), colour in zip(settings.items(), COLOURS, strict=False):
+            for (name, judged), colour in zip(settings.items(), itertools.cycle(COLOURS), strict=False):
                 own = [j for j in judged if j.forecast.setting.by == by]
-                shape = {"adam": "o", "sgd": "^"}[judged[0].case.setting.optimizer]
+                setting = judged[0].case.setting
+                shape = SETTING_SHAPES[setting.optimizer, setting.regime]
                 ax.plot(_seen(j.forecast.regret_bound for j in own), _seen(j.regret for j in own), shape,
                         color=colour, ms=4, alpha=0.8, mew=0, label=name)  # fmt: skip
             ax.set(xscale="log", yscale="log", xlim=(2e-3, high), ylim=(low, high), title=f"{LOSS[by]} loss")
