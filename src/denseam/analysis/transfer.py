@@ -148,9 +148,10 @@ class Question:
         if self.epoch is not None and not has_curves(rows):
             problems.append("epoch needs the loss curves of the runs; these records have none")
         if self.target is not None:
-            problems += above_zero(target=self.target)
+            wrong = list(above_zero(target=self.target))
+            problems += wrong
             smallest = min(rows, key=lambda row: row["scale"], default=None)
-            if smallest is not None and self.target < smallest["scale"]:
+            if not wrong and smallest is not None and self.target < smallest["scale"]:
                 base = f"{size_name(smallest)} = {smallest['scale']}"
                 problems.append(f"target must be at least the smallest scale, {base}, got {self.target}")
         return problems
