@@ -30,6 +30,8 @@ def product(*factors):
 def sampled(rows, few):
     """Parameters of which all but a few are slow."""
     return [
-        pytest.param(*(row if isinstance(row, tuple) else (row,)), marks=() if row in few else pytest.mark.slow)
+        pytest.param(
+            *(row if isinstance(row, tuple) else (row,)), marks=() if row in few else pytest.mark.slow
+        )
         for row in rows
     ]

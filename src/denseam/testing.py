@@ -6,14 +6,17 @@ In your test file::
     def test_contract(check):
         check()
 
-All checks run in float64, which they enable only for themselves, and raise `AssertionError`.
+All checks run in float64, which they enable only for themselves, and raise `AssertionError`. The numbers of a
+check are one compiled program, which takes less time than operations one by one.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -78,93 +81,130 @@ def _close(actual: object, expected: object, tolerance: float, what: str) -> Non
 
 def activation_is_the_gradient_of_the_value(lagrangian: Lagrangian) -> None:
     """σ = ∂Φ/∂h, by autodiff to 1e-12 and by central differences to 1e-6."""
-    (h,) = _draws((_K,))
-    sigma = lagrangian.activation(h)
-    _close(sigma, jax.grad(lambda h: jnp.sum(lagrangian.value(h)))(h), 1e-12, "σ against autodiff of Φ")
     t = 1e-5
-    steps = t * jnp.eye(_K)
-    differences = (lagrangian.value(h + steps) - lagrangian.value(h - steps)) / (2 * t)
+
+    @jax.jit
+    def sides(h: jax.Array) -> tuple[jax.Array, ...]:
+        steps = t * jnp.eye(_K)
+        differences = (lagrangian.value(h + steps) - lagrangian.value(h - steps)) / (2 * t)
+        return lagrangian.activation(h), jax.grad(lambda h: jnp.sum(lagrangian.value(h)))(h), differences
+
+    sigma, derivative, differences = sides(*_draws((_K,)))
+    _close(sigma, derivative, 1e-12, "σ against autodiff of Φ")
     _close(sigma, differences, 1e-6, "σ against differences of Φ")
 
 
 def jacobian_product_is_the_derivative_of_the_activation(lagrangian: Lagrangian) -> None:
     """J v is the directional derivative of σ, by autodiff to 1e-12 and by differences to 1e-6."""
-    h, v = _draws((_B, _K), (_B, _K))
-    product = lagrangian.jacobian_product(h, v)
-    _close(product, jax.jvp(lagrangian.activation, (h,), (v,))[1], 1e-12, "Jv against autodiff of σ")
     t = 1e-5
-    differences = (lagrangian.activation(h + t * v) - lagrangian.activation(h - t * v)) / (2 * t)
+
+    @jax.jit
+    def sides(h: jax.Array, v: jax.Array) -> tuple[jax.Array, ...]:
+        differences = (lagrangian.activation(h + t * v) - lagrangian.activation(h - t * v)) / (2 * t)
+        derivative = jax.jvp(lagrangian.activation, (h,), (v,))[1]
+        return lagrangian.jacobian_product(h, v), derivative, differences
+
+    product, derivative, differences = sides(*_draws((_B, _K), (_B, _K)))
+    _close(product, derivative, 1e-12, "Jv against autodiff of σ")
     _close(product, differences, 1e-6, "Jv against differences of σ")
 
 
 def jacobian_is_symmetric(lagrangian: Lagrangian) -> None:
     """u·Jv = v·Ju, since J is a Hessian."""
+
+    @jax.jit
+    def product(h: jax.Array, u: jax.Array, v: jax.Array) -> jax.Array:
+        return jnp.dot(u, lagrangian.jacobian_product(h, v))
+
     h, u, v = _draws((_K,), (_K,), (_K,))
-    _close(
-        jnp.dot(u, lagrangian.jacobian_product(h, v)),
-        jnp.dot(v, lagrangian.jacobian_product(h, u)),
-        1e-12,
-        "u·Jv against v·Ju",
-    )
+    _close(product(h, u, v), product(h, v, u), 1e-12, "u·Jv against v·Ju")
 
 
 def value_is_convex(lagrangian: Lagrangian) -> None:
     """Φ(a) ≥ Φ(b) + σ(b)·(a − b), on which the descent of the energy relies."""
-    a, b = _draws((1000, _K), (1000, _K), scale=3.0)
-    tangent = lagrangian.value(b) + jnp.sum(lagrangian.activation(b) * (a - b), axis=-1)
-    slack = lagrangian.value(a) - tangent
-    assert float(jnp.min(slack)) >= -1e-10, f"Φ lies below its tangent by {-float(jnp.min(slack)):.1e}"
+
+    @jax.jit
+    def least_slack(a: jax.Array, b: jax.Array) -> jax.Array:
+        tangent = lagrangian.value(b) + jnp.sum(lagrangian.activation(b) * (a - b), axis=-1)
+        return jnp.min(lagrangian.value(a) - tangent)
+
+    slack = float(least_slack(*_draws((1000, _K), (1000, _K), scale=3.0)))
+    assert slack >= -1e-10, f"Φ lies below its tangent by {-slack:.1e}"
 
 
 def leading_axes_are_samples(lagrangian: Lagrangian) -> None:
     """A batch gives the same results as its samples one by one."""
-    h, v = _draws((3, _B, _K), (3, _B, _K))
-    for function, arguments in (
-        (lagrangian.value, (h,)),
-        (lagrangian.activation, (h,)),
-        (lagrangian.jacobian_product, (h, v)),
-    ):
-        one_by_one = jax.vmap(jax.vmap(function))(*arguments)
-        _close(function(*arguments), one_by_one, 1e-12, f"{function.__name__} of a batch")
+
+    @jax.jit
+    def sides(h: jax.Array, v: jax.Array) -> dict[str, tuple[jax.Array, jax.Array]]:
+        both = {}
+        for function, arguments in (
+            (lagrangian.value, (h,)),
+            (lagrangian.activation, (h,)),
+            (lagrangian.jacobian_product, (h, v)),
+        ):
+            both[function.__name__] = (function(*arguments), jax.vmap(jax.vmap(function))(*arguments))
+        return both
+
+    for name, (together, one_by_one) in sides(*_draws((3, _B, _K), (3, _B, _K))).items():
+        _close(together, one_by_one, 1e-12, f"{name} of a batch")
 
 
 def potential_acts_on_each_neuron(lagrangian: Elementwise) -> None:
     """Φ is the sum of φ over neurons, and σ′ the derivative of σ neuron by neuron."""
-    (h,) = _draws((_K,))
-    _close(lagrangian.value(h), jnp.sum(lagrangian.potential(h)), 1e-12, "Φ against Σφ")
-    each = jax.vmap(lambda h_k: lagrangian.potential(h_k[None])[0])(h)
-    _close(lagrangian.potential(h), each, 1e-12, "φ neuron by neuron")
+
+    @jax.jit
+    def sides(h: jax.Array) -> tuple[jax.Array, ...]:
+        each = jax.vmap(lambda h_k: lagrangian.potential(h_k[None])[0])(h)
+        return lagrangian.value(h), lagrangian.potential(h), each
+
+    value, potential, each = sides(*_draws((_K,)))
+    _close(value, np.sum(potential), 1e-12, "Φ against Σφ")
+    _close(potential, each, 1e-12, "φ neuron by neuron")
 
 
 def written_gradient_is_the_derivative_of_the_loss(lagrangian: Lagrangian, centred: bool) -> None:
     """The hand-written ∇L equals autodiff of L to 1e-10, on a batch, with biases and multipliers."""
-    model = random_model(lagrangian, centred)
-    X, Y = _draws((_B, _N), (_B, _N), seed=5)
-    expected = jax.grad(lambda p: loss(model.with_parameters(p), X, Y))(model.parameters)
-    L, written = gradient(model, X, Y)
-    _close(L, loss(model, X, Y), 1e-12, "L")
+
+    @eqx.filter_jit
+    def sides(model: DenseAM, X: jax.Array, Y: jax.Array) -> tuple[Any, Any]:
+        by_autodiff = jax.value_and_grad(lambda p: loss(model.with_parameters(p), X, Y))(model.parameters)
+        return gradient(model, X, Y), by_autodiff
+
+    (L, written), (expected_L, expected) = sides(
+        random_model(lagrangian, centred), *_draws((_B, _N), (_B, _N), seed=5)
+    )
+    _close(L, expected_L, 1e-12, "L")
     for name in written._fields:
         _close(getattr(written, name), getattr(expected, name), 1e-10, f"∇_{name} L")
 
 
 def energy_gradient_is_the_step(lagrangian: Lagrangian, centred: bool) -> None:
     """∂E_eff/∂x = n g′ (x − f(x))/s2, so that fixed points of f are those of the energy."""
-    model = random_model(lagrangian, centred)
-    (x,) = _draws((_N,), seed=6)
-    counts = 1 if model.counts is None else model.counts
-    step = counts * model.features.derivative(x) * (x - model.update(x)) / model.s2
-    _close(jax.grad(model.energy)(x), step, 1e-10, "∂E_eff/∂x")
+
+    @eqx.filter_jit
+    def sides(model: DenseAM, x: jax.Array) -> tuple[jax.Array, jax.Array]:
+        counts = 1 if model.counts is None else model.counts
+        step = counts * model.features.derivative(x) * (x - model.update(x)) / model.s2
+        return jax.grad(model.energy)(x), step
+
+    slope, step = sides(random_model(lagrangian, centred), *_draws((_N,), seed=6))
+    _close(slope, step, 1e-10, "∂E_eff/∂x")
 
 
 def update_never_raises_the_energy(lagrangian: Lagrangian, centred: bool) -> None:
     """E_eff(f(x)) ≤ E_eff(x) for plain, damped and clamped steps, over random models and states."""
+
+    @eqx.filter_jit
+    def largest_rise(model: DenseAM, x: jax.Array, damping: jax.Array, mask: jax.Array) -> jax.Array:
+        moved = jnp.where(mask, x, x + damping * (model.update(x) - x))
+        return jnp.max((model.energy(moved) - model.energy(x)) / energy_size(model, x))
+
     for seed in range(20):
         model = random_model(lagrangian, centred, seed)
         (x,) = _draws((50, _N), seed=seed + 100, scale=2.0)
-        for damping, mask in ((1.0, jnp.zeros(_N, bool)), (0.3, jnp.arange(_N) % 2 == 0)):
-            moved = jnp.where(mask, x, x + damping * (model.update(x) - x))
-            before, after = model.energy(x), model.energy(moved)
-            rise = float(jnp.max((after - before) / energy_size(model, x)))
+        for damping, mask in ((1.0, np.zeros(_N, bool)), (0.3, np.arange(_N) % 2 == 0)):
+            rise = float(largest_rise(model, x, jnp.asarray(damping), jnp.asarray(mask)))
             assert rise <= 1e-12, f"the energy rose by {rise:.1e} of its terms (seed {seed}, {damping=})"
 
 
@@ -183,11 +223,15 @@ def energy_size(model: DenseAM, x: jax.Array) -> jax.Array:
 
 def effective_energy_is_the_minimum_over_hidden_states(lagrangian: Lagrangian, centred: bool) -> None:
     """E(x, h) ≥ E_eff(x), with equality where the hidden neurons are at rest."""
+
+    @eqx.filter_jit
+    def gaps(model: DenseAM, x: jax.Array, shift: jax.Array) -> jax.Array:
+        gap = model.energy(x, model.hidden(x) + shift) - model.energy(x)
+        return gap / energy_size(model, x)
+
     model = random_model(lagrangian, centred)
     x, shift = _draws((200, _N), (200, _K), seed=7)
-    effective, rest = model.energy(x), model.hidden(x)
-    size = energy_size(model, x)
-    _close((model.energy(x, rest) - effective) / size, 0.0, 1e-12, "E(x, h) at rest against E_eff(x)")
+    _close(gaps(model, x, 0 * shift), 0.0, 1e-12, "E(x, h) at rest against E_eff(x)")
     for far in (0.01, 1.0, 10.0):
-        gap = (model.energy(x, rest + far * shift) - effective) / size
-        assert float(jnp.min(gap)) >= -1e-12, f"E(x, h) is below E_eff(x) by {-float(jnp.min(gap)):.1e}"
+        least = float(np.min(gaps(model, x, far * shift)))
+        assert least >= -1e-12, f"E(x, h) is below E_eff(x) by {-least:.1e}"

@@ -270,7 +270,9 @@ def test_data_larger_than_allowed_memory_is_streamed(tmp_path):
     for first in range(0, len(large), len(block)):
         large[first : first + len(block)] = block
     del large  # 480 MB
-    optimized = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}  # 10⁸ random numbers
+    optimized = {
+        name: value for name, value in os.environ.items() if name != "XLA_FLAGS"
+    }  # 10⁸ random numbers
     done = subprocess.run(
         [sys.executable, "-c", MEASURE, str(tmp_path), "110000"],
         capture_output=True, text=True, check=False, env=optimized,
