@@ -14,6 +14,7 @@ from denseam.training.batches import draw_batches, noisy_batch
 from denseam.training.gradient import gradient, loss
 from tests import reference
 from tests.models import ACTIVATIONS, plain
+from tests.sampled import product
 
 SHAPE = dam.Shape(N=6, K=9, P=25, B=5)
 
@@ -52,9 +53,7 @@ OPTIMIZERS = {
 }
 
 
-@pytest.mark.parametrize("centred", [True, False])
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
-@pytest.mark.parametrize("name", ACTIVATIONS)
+@pytest.mark.parametrize(("name", "optimizer", "centred"), product(ACTIVATIONS, OPTIMIZERS, (True, False)))
 def test_fifty_steps_equal_the_reference(name, optimizer, centred):
     make, options, make_ref, ref_options = OPTIMIZERS[optimizer]
     scales = scales_for(name, "sgd" if optimizer.startswith("sgd") else "adam", eta_b0=0.03, eta_c0=0.01)
@@ -72,9 +71,7 @@ def test_fifty_steps_equal_the_reference(name, optimizer, centred):
         assert np.allclose(found, expected, rtol=1e-8, atol=1e-9)
 
 
-@pytest.mark.parametrize("regime", REGIMES)
-@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
-@pytest.mark.parametrize("name", ACTIVATIONS)
+@pytest.mark.parametrize(("name", "optimizer", "regime"), product(ACTIVATIONS, ("sgd", "adam"), REGIMES))
 def test_every_activation_optimizer_and_regime_trains(name, optimizer, regime):
     scales = scales_for(name, optimizer, regime, eta0=1e-3)
     model = dam.DenseAM.create(scales, ACTIVATIONS[name][0])
@@ -153,9 +150,9 @@ SYMMETRIC = {
 }
 
 
-@pytest.mark.parametrize("theta", [0.05, 3.0])
-@pytest.mark.parametrize("name", ["relu", "softmax", "identity"])
-@pytest.mark.parametrize("case", SYMMETRIC)
+@pytest.mark.parametrize(
+    ("case", "name", "theta"), product(SYMMETRIC, ("relu", "softmax", "identity"), (0.05, 3.0))
+)
 def test_equal_parameterizations_give_the_same_trajectory(case, name, theta):
     make, options, optimizer = SYMMETRIC[case]
     scales = scales_for(name, optimizer)
