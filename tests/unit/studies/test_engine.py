@@ -2,6 +2,7 @@ import threading
 from dataclasses import replace
 from typing import ClassVar
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,6 +15,9 @@ from denseam.studies.engine import chunks, train_runs
 from denseam.studies.runner import run_studies
 from denseam.studies.runs import Interrupted, build, scales_of
 from denseam.studies.study import Study
+from denseam.training.batches import draw_batches, noisy_batch
+from denseam.training.gradient import Columns, step
+from denseam.training.probes import measure
 from denseam.training.progress import Progress
 
 STUDY = Study("relu", "sgd", (16, 24), (0.003, 0.02, 0.1), seeds=2, epochs=3)
@@ -50,28 +54,26 @@ def alone(study, spec):
     return dam.train(model, data, optimizer=optimizer, epochs=study.epochs, noise=v["noise"], seed=spec.seed)
 
 
+#: One shape, since each is a program; the study itself has two.
+ONE = replace(STUDY, scales=(16,), name="")
 CASES = {
     "relu-sgd": STUDY,
-    "uncentred": replace(STUDY, centred=False, name=""),
-    "normal biases": replace(STUDY, bias_init="normal", name=""),
-    "identity": replace(STUDY, activation="identity", centred=None, name=""),
+    "uncentred": replace(ONE, centred=False),
+    "normal biases": replace(ONE, bias_init="normal"),
+    "identity": replace(ONE, activation="identity", centred=None),
     "softmax-adam": replace(
-        STUDY, activation="softmax", optimizer="adam", axes={"beta": (0.5, 2.0)}, centred=None, name=""
+        ONE, activation="softmax", optimizer="adam", axes={"beta": (0.5, 2.0)}, centred=None
     ),
-    "adam axes": replace(
-        STUDY, optimizer="adam", axes={"beta1": (0.5, 0.9), "epsilon": (1e-8, 1e-2)}, name=""
-    ),
+    "adam axes": replace(ONE, optimizer="adam", axes={"beta1": (0.5, 0.9), "epsilon": (1e-8, 1e-2)}),
     "sgd axes": replace(
-        STUDY,
+        ONE,
         axes={"momentum": (0.0, 0.5), "noise": (0.2, 0.5), "eta_b_ratio": (0.0, 2.0), "s2_0": (0.5, 1.0)},
-        scales=(16,),
         eta0=(0.01,),
-        name="",
     ),
-    "memories-only": replace(STUDY, regime=dam.MemoriesOnly(10, 30, 7), scales=(20, 40), name=""),
-    "anisotropic": replace(STUDY, data="anisotropic", name=""),
-    "standard": replace(STUDY, optimizer="adam", parameterization="standard", name=""),
-    "a number of its own": replace(STUDY, activation=Squareplus(2.0), scales=(16,), name=""),
+    "memories-only": replace(ONE, regime=dam.MemoriesOnly(10, 30, 7), scales=(20,)),
+    "anisotropic": replace(ONE, data="anisotropic"),
+    "standard": replace(ONE, optimizer="adam", parameterization="standard"),
+    "a number of its own": replace(ONE, activation=Squareplus(2.0)),
 }
 
 
@@ -121,7 +123,7 @@ def test_short_segments_change_nothing(monkeypatch):
 
 
 def test_float64_is_float64_and_gpu_precisions_are_refused_on_the_cpu():
-    study = replace(STUDY, precision="float64", eta0=(0.02,))
+    study = replace(ONE, precision="float64", eta0=(0.02,), name="")
     found = outcomes(study)
     for spec in study.runs()[:2]:  # float64 draws other random numbers, so it is compared with itself
         scales = scales_of(study, spec)
@@ -241,8 +243,9 @@ def test_data_from_a_file_is_trained_on(tmp_path):
     assert not {tuple(r) for r in train.tolist()} & {tuple(r) for r in held.tolist()}
 
 
+measured, stepped = eqx.filter_jit(measure), eqx.filter_jit(step)
 PROBED = {
-    "relu-sgd": replace(STUDY, probes=("all",), probe_steps=(0, 1, 7, 29), name=""),
+    "relu-sgd": replace(ONE, probes=("all",), probe_steps=(0, 1, 7, 29), name=""),
     "softmax-adam": replace(CASES["softmax-adam"], probes=("all",), probe_steps=(0, 5), name=""),
 }
 
@@ -250,12 +253,6 @@ PROBED = {
 @pytest.mark.parametrize("case", PROBED)
 def test_probes_see_each_step_and_leave_training_alone(case):
     """The k-th measurement is that of the plain loop, stopped there; the losses do not change."""
-    import jax.numpy as jnp
-
-    from denseam.training.batches import draw_batches, noisy_batch
-    from denseam.training.gradient import Columns, step
-    from denseam.training.probes import measure
-
     study = PROBED[case]
     plain, found = outcomes(replace(study, probes=(), probe_steps=None)), outcomes(study)
     unprobed = {(o.spec.scale, o.spec.seed, *o.spec.values.values()): o for o in plain.values()}
@@ -277,7 +274,7 @@ def test_probes_see_each_step_and_leave_training_alone(case):
             X, Y = noisy_batch(data, batches.samples[within], batches.noise[within], spec.values["noise"])
             if t in study.probe_steps:
                 batch = Columns(model.drive(X).T, Y.T)
-                here = np.asarray(measure(model, optimizer, state, batch, study.probes))
+                here = np.asarray(measured(model, optimizer, state, batch, study.probes))
                 there = np.array([outcome.probes[n][taken] for n in study.probes])
                 loose = [n in ("dF_remainder", "dF_outer_spike", "dF_inner_spike") for n in study.probes]
                 ok = np.isclose(there, here, rtol=5e-3, atol=1e-6) | (np.array(loose) & (there < 1e-3))
@@ -285,7 +282,7 @@ def test_probes_see_each_step_and_leave_training_alone(case):
                     (n, a, b) for n, a, b, k in zip(study.probes, here, there, ok, strict=True) if not k
                 ]
                 taken += 1
-            model, state, _ = step(model, optimizer, state, X, Y)
+            model, state, _ = stepped(model, optimizer, state, X, Y)
 
 
 def test_probes_are_the_same_in_both_layouts(monkeypatch):
