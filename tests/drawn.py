@@ -1,4 +1,7 @@
-"""Figures at the smallest size, made in two files: those trained by SGD alone share programs, and so do the others."""
+"""Figures at the smallest size, made in two files: those trained by SGD alone share programs, and so do the others.
+
+Each has its own folder: in one for all, every figure would read the runs of those before it, several times.
+"""
 
 import json
 
@@ -15,8 +18,9 @@ SGD_ALONE = [figure.name for figure in catalog() if by_sgd_alone(figure)]
 OTHERS = [figure.name for figure in catalog() if not by_sgd_alone(figure)]
 
 
-def is_made(name, folder):
-    """Train, draw and judge a figure; look at everything that is written."""
+def is_made(name, parent):
+    """Train, draw and judge a figure in a folder of its own; look at everything that is written."""
+    folder = parent / name
     (made,) = make_figures(find([name]), SIZES["tiny"], folder, formats=("png",))
     assert made.missing == 0
     assert [file.name for file in made.files] == [f"{name}.png"]

@@ -71,16 +71,19 @@ def generate():
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """For all figures of a file, so that they share their runs."""
+    """For all figures of a file."""
     return tmp_path_factory.mktemp("figures")
 
 
 @pytest.fixture
 def coarsely(monkeypatch):
-    """Pictures of a sixteenth of the pixels."""
+    """Pictures of a sixteenth of the pixels, whose panels are not fitted to their labels: `make docs` does that."""
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
     from denseam.report.plots import style
 
     monkeypatch.setitem(style._RC, "savefig.dpi", 50)
+    monkeypatch.setattr(ConstrainedLayoutEngine, "execute", lambda _self, _figure: None)
 
 
 @pytest.fixture(scope="session")

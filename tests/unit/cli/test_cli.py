@@ -370,7 +370,7 @@ def test_figure_list_has_every_label(inside):
     assert all(row["name"] in text for row in rows)
 
 
-def test_figure_run_draws_judges_and_reuses(tmp_path, inside, coarsely):
+def test_figure_run_draws_judges_and_reuses(tmp_path, inside):
     arguments = ("figure", "run", "relu-sgd-dynamics", "--size", "tiny", "--out", tmp_path, "--json")
     found = inside(*arguments)
     assert found.returncode == 0, found.stderr
