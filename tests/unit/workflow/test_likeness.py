@@ -13,6 +13,7 @@ from denseam.errors import DataWarning
 from denseam.workflow.likeness import Unlike
 from denseam.workflow.memory import Memory
 from tests import ROOT
+from tests.sampled import sampled
 
 RNG = np.random.default_rng(0)
 N = 24
@@ -56,7 +57,7 @@ def test_training_leaves_what_its_samples_were_like(trained):
     assert memory.reference.error == pytest.approx(error, rel=0.25)
 
 
-@pytest.mark.parametrize("n", [1, 2, 5, 20, 600])
+@pytest.mark.parametrize("n", sampled([1, 2, 5, 20, 600], few=[1, 20, 600]))
 def test_its_own_data_is_like_itself(trained, n):
     _, memory = trained
     for _ in range(10):
@@ -75,7 +76,7 @@ FOREIGN = {
     "much larger": (10 * DATA, {Unlike.SPREAD, Unlike.MEAN, Unlike.ERROR}),
     "shifted": (DATA + 60, {Unlike.MEAN, Unlike.ERROR}),
     "permuted": (50 + PERMUTED - PERMUTED.mean(0), {Unlike.ERROR}),
-    "of the same scale": (50 + DATA.std() * RNG.standard_normal((100, N)), {Unlike.ERROR}),
+    "of the same scale": (50 + DATA.std() * RNG.standard_normal((600, N)), {Unlike.ERROR}),
 }
 
 

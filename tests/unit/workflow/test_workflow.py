@@ -19,6 +19,7 @@ from denseam.studies.shards import run_shard
 from denseam.workflow.planning import Machine, plan
 from denseam.workflow.tuning import tune
 from tests.program import PROGRAM, run
+from tests.sampled import sampled
 from tests.synthetic import Landscape, made_up_runs
 
 GOAL = ("--features", 64, "--epochs", 6, "--rho", 4, "--beta", 0.25, "--optimizer", "sgd")
@@ -44,17 +45,17 @@ def images(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def tuned(images, tmp_path_factory):
+def tuned(images, tmp_path_factory, inside):
     """A search at blocks of 1×2, 2×2 and 2×4 pixels, and what the program said."""
     folder = tmp_path_factory.mktemp("tuned")
-    found = run("tune", images, "--epochs", 12, "--unit-variance", *LOOSE, "--out", folder, "--json")
+    found = inside("tune", images, "--epochs", 12, "--unit-variance", *LOOSE, "--out", folder, "--json")
     return folder, found
 
 
 @pytest.fixture(scope="module")
-def trained(images, tuned):
+def trained(images, tuned, inside):
     folder, _ = tuned
-    return folder / "target" / "memory.safetensors", run("train", images, "--tuned", folder, "--json")
+    return folder / "target" / "memory.safetensors", inside("train", images, "--tuned", folder, "--json")
 
 
 def test_tune_says_what_was_chosen_and_why(tuned):
@@ -90,7 +91,7 @@ def test_train_recall_and_consistency(images, tuned, trained, tmp_path, inside):
     assert len(said["loss"]) == 12
     assert all(os.path.exists(file) for file in said["files"])
 
-    recalled = run(
+    recalled = inside(
         "recall", model, images, "--heldout", "--samples", 20, "--noise", "1,2", "--steps", 3,
         "--out", tmp_path / "recalled", "--json",
     )  # fmt: skip
@@ -437,19 +438,18 @@ def without_seconds(text):
     return found
 
 
-def test_killed_searches_end_the_same(images, tmp_path):
-    """A few kills here; `KILLS=10 pytest` for more."""
-    times, rng = int(os.environ.get("KILLS", "1")), random.Random(0)
+@pytest.mark.parametrize("times", sampled([1, 5], few=[1]))
+def test_killed_searches_end_the_same(times, images, tuned, tmp_path):
+    rng = random.Random(0)
     search = ["tune", images, "--epochs", 12, "--unit-variance", *LOOSE, "-q"]
     here = [str(word) for word in search]
-    assert main([*here, "--out", str(tmp_path / "whole")]) == 0
     shards = tmp_path / "parts" / "runs" / "shards"
     assert (
         killed([*search, "--out", tmp_path / "parts"], times, rng, lambda: len(list(shards.glob("*"))), 0.5)
         > 0
     )
     assert main([*here, "--out", str(tmp_path / "parts")]) == 0
-    whole, parts = (without_seconds((tmp_path / p / "tuned.json").read_text()) for p in ("whole", "parts"))
+    whole, parts = (without_seconds((p / "tuned.json").read_text()) for p in (tuned[0], tmp_path / "parts"))
     assert parts == whole
 
 
@@ -467,7 +467,8 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
-def test_a_killed_training_goes_on_from_its_state(images, tuned, tmp_path, monkeypatch):
+@pytest.mark.parametrize("times", sampled([1, 3], few=[1]))
+def test_a_killed_training_goes_on_from_its_state(times, images, tuned, tmp_path, monkeypatch):
     """Killed as soon as it has saved a later state, so that every start resumes one."""
     from denseam.model import checkpoint
     from denseam.workflow.target import STATE
@@ -479,7 +480,7 @@ def test_a_killed_training_goes_on_from_its_state(images, tuned, tmp_path, monke
     monkeypatch.setattr("denseam.workflow.target.SEGMENT_BYTES", segment)
     assert main([*train, str(tmp_path / "whole")]) == 0
     out, steps = tmp_path / "parts", [0]
-    for _ in range(int(os.environ.get("KILLS", "2"))):
+    for _ in range(times):
         child = subprocess.Popen([*slow, out], stdout=subprocess.DEVNULL, env=AS_HERE)
         while child.poll() is None:
             if (out / STATE).exists() and (now := checkpoint.read(out / STATE)[1]["step"]) > steps[-1] + 3:
