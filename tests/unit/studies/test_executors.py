@@ -203,7 +203,7 @@ def test_a_pool_that_dies_is_said_and_the_next_call_resumes(tmp_path, local, sma
     with pytest.raises(ExecutorLost, match="the pool is broken"):
         run_studies(STUDY, tmp_path, executor=pool)
     pool.shutdown()
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as fresh:
+    with ThreadPoolExecutor(1) as fresh:
         summary = run_studies(STUDY, tmp_path, executor=fresh)
     assert summary.reused >= written
     assert table(summary.records) == local

@@ -16,6 +16,7 @@ from denseam.studies.records import COLUMNS, OPTIONAL, Records, epochs_of, loss_
 from denseam.studies.runner import run_studies
 from denseam.studies.store import Store, _digest
 from denseam.studies.study import Study
+from tests.sampled import sampled
 
 STUDY = Study("relu", "sgd", (16, 24), (0.01, 0.1, 1e5), seeds=2, epochs=2)
 
@@ -166,13 +167,12 @@ print("done")
 """
 
 
-def test_kill_nine_again_and_again_loses_and_doubles_nothing(tmp_path):
-    """A few kills here; `KILLS=10 pytest` for more."""
+@pytest.mark.parametrize("times", sampled([1, 5], few=[1]))
+def test_kill_nine_again_and_again_loses_and_doubles_nothing(times, tmp_path):
     study = Study("relu", "sgd", (16, 24), (0.003, 0.01, 0.03, 0.1), seeds=3, epochs=4)
     undisturbed = {row["key"]: row for row in run_studies(study).records}
     out = tmp_path / "out"
     before, kills = 0, 0
-    times = int(os.environ.get("KILLS", "3"))
     for _ in range(times):
         child = subprocess.Popen([sys.executable, "-c", SLOW, str(out)], stdout=subprocess.DEVNULL)
         # killed as soon as it has written something new

@@ -13,6 +13,7 @@ from denseam.training.gradient import Columns, step
 from denseam.training.probes import DENSE, MATRIX_FREE, leading, measure_step, take_step, update_terms
 from denseam.training.quantities import GROUPS, QUANTITIES, applicable, log_spaced, resolve
 from tests import reference
+from tests.sampled import product
 
 N, K, B = 6, 11, 5
 ACTIVATIONS = {
@@ -67,9 +68,9 @@ def rms(V):
     return float(np.sqrt(np.mean(np.square(V))))
 
 
-@pytest.mark.parametrize("centred", [True, False])
-@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
-@pytest.mark.parametrize("name", ACTIVATIONS)
+@pytest.mark.parametrize(
+    ("name", "optimizer", "centred"), product(ACTIVATIONS, ("sgd", "adam"), (True, False))
+)
 def test_every_quantity_is_what_the_equations_say(name, optimizer, centred):
     model, opt, state, batch, ref, after, X, Y = made(name, optimizer, centred)
     names = applicable(model.activation.family, optimizer)
@@ -116,9 +117,9 @@ def test_every_quantity_is_what_the_equations_say(name, optimizer, centred):
         assert abs(found[k] - expected[k]) <= 1e-10 * max(scale, 1e-3), (k, found[k], expected[k])
 
 
-@pytest.mark.parametrize("centred", [True, False])
-@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
-@pytest.mark.parametrize("name", ACTIVATIONS)
+@pytest.mark.parametrize(
+    ("name", "optimizer", "centred"), product(ACTIVATIONS, ("sgd", "adam"), (True, False))
+)
 def test_first_order_terms_sum_to_the_derivative_along_the_update(name, optimizer, centred):
     model, opt, state, batch, _, _, X, _ = made(name, optimizer, centred)
     step = take_step(model, opt, state, batch)
