@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test lint unit test-torch test-page test-mesh test-cluster bench gallery calibration calibration-data docs clean
+.PHONY: demo test lint unit test-slow coverage test-torch test-page test-mesh test-cluster bench gallery calibration calibration-data docs clean
 
 # A stamp per set of extras; a changed pyproject.toml installs again.
 $(VENV)/.made:
@@ -31,8 +31,21 @@ lint: $(VENV)/.test
 	$(BIN)/lint-imports --no-logo 2>/dev/null || $(BIN)/lint-imports
 
 # A file goes to one worker, since its tests share programs and fixtures; conftest.py orders the files.
+# FULL=1 adds the slow tests.
 unit: $(VENV)/.test
-	$(BIN)/pytest -n 2 --dist loadfile -q
+	$(BIN)/pytest -n 2 --dist loadfile -q $(if $(FULL),-m 'slow or not slow')
+
+# What `make test` leaves out: all rows of products, large sizes, many kills. PART=k/n takes every n-th of them.
+test-slow: $(VENV)/.test
+	$(BIN)/pytest -n 2 --dist loadfile -q -m slow
+
+# Lines and branches that the unit tests run, in htmlcov.
+$(VENV)/.coverage: $(VENV)/.test
+	$(PIP) 'pytest-cov>=6'
+	touch $@
+
+coverage: $(VENV)/.coverage
+	$(BIN)/pytest -n 2 --dist loadfile -q -m 'slow or not slow' --cov --cov-report=html --cov-report=term:skip-covered
 
 # PyTorch in a pinned version, since a plain one brings gigabytes of CUDA along.
 TORCH ?= torch==2.13.0
@@ -89,4 +102,4 @@ docs: $(VENV)/.docs
 	@echo "docs/_build/html/index.html"
 
 clean:
-	rm -rf $(VENV) demo digits calibration/data docs/_build docs/_generated .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) demo digits calibration/data docs/_build docs/_generated htmlcov .coverage .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

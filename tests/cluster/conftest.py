@@ -6,10 +6,10 @@ import subprocess
 import sys
 import time
 
-from tests import ROOT
+from tests import FAST, ROOT
 
-# As in the other tests: code that is optimized less is compiled faster, and what one has compiled, others read.
-os.environ["XLA_FLAGS"] = "--xla_backend_optimization_level=0"
+# As in the other tests; what one has compiled, others read.
+os.environ["XLA_FLAGS"] = FAST
 os.environ["JAX_COMPILATION_CACHE_DIR"] = str(ROOT / ".pytest_cache" / "programs")
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
 

@@ -2,5 +2,7 @@
 
 import os
 
-# Code that is optimized less is compiled faster; the collectives stay as they are.
-os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0"
+from tests import FAST
+
+# The collectives stay as they are.
+os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count=8 {FAST}"

@@ -31,6 +31,7 @@ from denseam.training.run import advance
 from denseam.workflow.memory import Memory
 from denseam.workflow.recipe import Recipe, read_recipe, write_result
 from denseam.workflow.target import train_target
+from tests import FAST
 
 PROGRAM = Path(sys.executable).with_name("denseam")
 MESHES = ("memories=8", "batch=8", "memories=2,batch=4")
@@ -267,7 +268,7 @@ target.train_target(read_recipe(tuned, data), out, mesh="memories=2,batch=2", pr
 """
 #: Two virtual devices for each process.
 ENVIRONMENT = {
-    "XLA_FLAGS": "--xla_force_host_platform_device_count=2 --xla_backend_optimization_level=0",
+    "XLA_FLAGS": f"--xla_force_host_platform_device_count=2 {FAST}",
     "PATH": "/usr/bin:/bin",
     **{
         name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ

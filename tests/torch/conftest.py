@@ -1,9 +1,9 @@
 import os
 
-from tests import ROOT
+from tests import FAST, ROOT
 
-# As in the other tests: less optimization is less compiling, and two workers have one core each.
-os.environ["XLA_FLAGS"] = "--xla_backend_optimization_level=0"
+# As in the other tests; two workers have one core each.
+os.environ["XLA_FLAGS"] = FAST
 os.environ.setdefault("NPROC", "1")
 
 import jax

@@ -5,15 +5,12 @@ import os
 import subprocess
 import zlib
 
-from tests import ROOT
+from tests import FAST, ROOT
 
 # Two workers on two cores: threads of BLAS, or of XLA, would only wait for each other.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("NPROC", "1")
-# Compiling is most of the time these tests take, and code that is optimized less is compiled in a third of it.
-# `test_optimized.py` runs some of them again as users do.
 if not os.environ.get("OPTIMIZED"):
-    FAST = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
     os.environ["XLA_FLAGS"] = f"{FAST} {os.environ.get('XLA_FLAGS', '')}".strip()
 
 import jax
