@@ -22,8 +22,7 @@ from calibration.judge import RECORDS
 
 #: What tells one row from another; the other columns are results.
 KEY = (
-    "family", "shrink", "activation", "power", "optimizer", "regime", "noise", "samples", "size", "scale",
-    "seed",
+    "family", "shrink", "activation", "power", "optimizer", "regime", "noise", "samples", "scale", "seed",
 )  # fmt: skip
 
 
@@ -69,7 +68,7 @@ def write(rows: Sequence[Mapping[str, Any]], out: Path) -> None:
         **dict.fromkeys(("power", "noise"), pa.float32()),
         **dict.fromkeys(("samples", "scale", "seed"), pa.int32()),
         "precision": pa.string(),
-        "first_k": pa.int8(),
+        **dict.fromkeys(("per_decade", "first_k"), pa.int8()),
         **dict.fromkeys(("eigenvalue", "zero"), pa.float32()),
         **dict.fromkeys(("final", "heldout", "early"), losses),
     }

@@ -51,41 +51,35 @@ PAIRS = (
 )
 
 
+#: The sizes below the target and the target: N where all sizes grow, K where only memories do (at N = 64).
+#: Under SGD there is one more below, so that 128 features are a target, too.
+FEATURES, MEMORIES, HELD_FEATURES = (32, 64, 128, 256), (512, 1024, 2048, 4096), 64
+#: The batch at the target: a tenth of five samples for each feature.
+BATCH = 128
+#: Seeds below the target, and at it.
+SEEDS = (4, 3)
+
+
 @dataclasses.dataclass(frozen=True)
-class Size:
-    """The sizes of the studies: those of a GPU, and smaller ones that two cores can train.
+class Lattice:
+    """Learning rates 10^(k / per_decade), those of `denseam tune`."""
 
-    Attributes
-    ----------
-    features, memories
-        The sizes below the target and the target: N where all sizes grow, K where only memories do.
-    held_features
-        N where only memories grow.
-    batch
-        At the target: a tenth of five samples for each feature.
-    seeds
-        Their number below the target, and at it.
-    lattice
-        Learning rates 10^(k/4), the lattice of `denseam tune`.
-    """
+    per_decade: int
+    ks: range
 
-    features: tuple[int, ...]
-    memories: tuple[int, ...]
-    held_features: int
-    batch: int
-    seeds: tuple[int, int]
-    lattice: range
+    @property
+    def rates(self) -> list[float]:
+        """The learning rates, rising."""
+        return [rate(k, self.per_decade) for k in self.ks]
 
 
-SIZES = {
-    "gpu": Size((32, 64, 128, 256), (512, 1024, 2048, 4096), 64, 128, (4, 3), range(-16, 5)),
-    "cpu": Size((16, 32, 64, 128), (128, 256, 512, 1024), 32, 64, (3, 3), range(-13, 1)),
-}
+#: The valley of SGD ends in a cliff, so it is swept twice as finely.
+LATTICES = {"adam": Lattice(4, range(-16, 5)), "sgd": Lattice(8, range(-26, 3))}
 
 
-def rate(k: int) -> float:
-    """Return the k-th learning rate of the lattice."""
-    return float(f"{10 ** (k / 4):.12g}")
+def rate(k: int, per_decade: int = 4) -> float:
+    """Return the k-th learning rate of a lattice."""
+    return float(f"{10 ** (k / per_decade):.12g}")
 
 
 def first_seed(family: str) -> int:
@@ -105,7 +99,6 @@ class Stack:
         P at the target.
     """
 
-    size: str
     regime: str
     samples: int
     activation: str
@@ -119,29 +112,29 @@ class Stack:
         """A name for files."""
         ways = "-".join(sorted({shrink or "default" for _, shrink in self.members}))
         model = f"{self.activation}{self.power:g}-{self.optimizer}"
-        return f"{self.size}-{self.regime}-{self.samples}-{model}-noise{self.noise:g}-{ways}"
+        return f"{self.regime}-{self.samples}-{model}-noise{self.noise:g}-{ways}"
 
     @property
     def scales(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """The sizes below the target, and the target, if it is trained."""
-        size = SIZES[self.size]
-        scales = size.memories if self.regime == "memories-only" else size.features
+        *below, target = MEMORIES if self.regime == "memories-only" else FEATURES
+        if self.optimizer == "sgd":
+            below = [below[0] // 2, *below]
         own_target = all(shrink in ("", "pca") for _, shrink in self.members)
-        return scales[:-1], scales[-1:] if own_target else ()
+        return tuple(below), (target,) if own_target else ()
 
     def study(self, data: Path, scales: Sequence[int], seeds: int) -> StackedStudy:
         """Return the study of some of its sizes."""
-        size = SIZES[self.size]
         if self.regime == "memories-only":
-            regime: Any = dam.MemoriesOnly(size.held_features, self.samples, size.batch)
+            regime: Any = dam.MemoriesOnly(HELD_FEATURES, self.samples, BATCH)
         else:
-            regime = dam.Proportional(2.0, self.samples / size.features[-1], size.batch / self.samples)
+            regime = dam.Proportional(2.0, self.samples / FEATURES[-1], BATCH / self.samples)
         families = [family for family, _ in self.members]
         StackedStudy.sources[self.name] = StackedSource(
             {first_seed(family): source_of(data, family, shrink) for family, shrink in self.members}
         )
         return StackedStudy(
-            self.activation, self.optimizer, scales, [rate(k) for k in size.lattice], regime=regime,
+            self.activation, self.optimizer, scales, LATTICES[self.optimizer].rates, regime=regime,
             seeds=[first_seed(family) + i for family in families for i in range(seeds)],
             epochs=EPOCHS, noise=self.noise, power=self.power if self.activation == "relu" else None,
             name=self.name,
@@ -196,19 +189,8 @@ class StackedStudy(dam.Study):
         return self.sources[self.name]
 
 
-def stacks_for_cpu(families: dict[str, int]) -> list[list[Stack]]:
-    """Return groups of stacks that two cores train in half an hour: pairs of which there are fewest."""
-    everything, P = tuple((family, "") for family in families), SAMPLES[0]
-    sgd = [pair for pair in PAIRS if pair[2] == "sgd"]
-    square = ("relu", 2.0, "adam")
-    return [
-        *([Stack("cpu", "proportional", P, *pair, 0.5, everything)] for pair in (*sgd, square)),
-        *([Stack("cpu", "memories-only", P // 2, *pair, 0.5, everything)] for pair in (*sgd, square)),
-    ]
-
-
 def stacks(families: dict[str, int], images: Iterable[str] = ()) -> list[list[Stack]]:
-    """Return groups of stacks for a GPU; those of a group share compiled programs.
+    """Return groups of stacks; those of a group share compiled programs.
 
     `families` has the number of samples of each family, 0 for Gaussian ones.
     """
@@ -221,19 +203,19 @@ def stacks(families: dict[str, int], images: Iterable[str] = ()) -> list[list[St
     groups: list[list[Stack]] = []
     for pair in PAIRS:
         everything = tuple((family, "") for family in families)
-        groups.append([Stack("gpu", "memories-only", SAMPLES[0], *pair, 0.5, everything)])
+        groups.append([Stack("memories-only", SAMPLES[0], *pair, 0.5, everything)])
         for samples, names in by_samples.items():
             files = [name for name in names if name not in GAUSSIAN]
             second = tuple((name, "rotated" if name in images else "orthonormal") for name in files)
             vectors = tuple((name, "pca") for name in files if name not in images)
             main = tuple((name, "") for name in names)
-            group = [Stack("gpu", "proportional", samples, *pair, 0.5, main)]
+            group = [Stack("proportional", samples, *pair, 0.5, main)]
             if pair[2] == "adam":
-                group.append(Stack("gpu", "proportional", samples, *pair, 1.0, main))
+                group.append(Stack("proportional", samples, *pair, 1.0, main))
             if second:
-                group.append(Stack("gpu", "proportional", samples, *pair, 0.5, second))
+                group.append(Stack("proportional", samples, *pair, 0.5, second))
             if vectors and pair in PAIRS[:2]:
-                group.append(Stack("gpu", "proportional", samples, *pair, 0.5, vectors))
+                group.append(Stack("proportional", samples, *pair, 0.5, vectors))
             groups.append(group)
     return groups
 
@@ -246,7 +228,7 @@ def run(group: Sequence[Stack], data: Path, out: Path, precision: dict[str, str]
         if path.exists():
             continue
         records: list[dict[str, Any]] = []
-        for scales, seeds in zip(stack.scales, SIZES[stack.size].seeds, strict=True):
+        for scales, seeds in zip(stack.scales, SEEDS, strict=True):
             if scales:
                 study = stack.study(data, scales, seeds)
                 study = dataclasses.replace(study, precision=precision[stack.regime])
@@ -262,11 +244,12 @@ def compact(stack: Stack, records: Iterable[dict[str, Any]]) -> Iterator[dict[st
     for row in records:
         groups.setdefault((row["scale"], row["seed"]), {})[row["eta0"]] = row
     early = max(0, round(PROBE * EPOCHS) - 1)
+    lattice = LATTICES[stack.optimizer]
     for family, shrink in stack.members:
         for (scale, seed), by_rate in sorted(groups.items()):
             if seed - seed % 10 != first_seed(family):
                 continue
-            runs = [by_rate[rate(k)] for k in SIZES[stack.size].lattice]
+            runs = [by_rate[eta0] for eta0 in lattice.rates]
             lost = [r["status"] == "diverged" for r in runs]
             yield settings | {
                 "family": family,
@@ -274,7 +257,8 @@ def compact(stack: Stack, records: Iterable[dict[str, Any]]) -> Iterator[dict[st
                 "scale": scale,
                 "seed": seed,
                 "precision": runs[0]["precision"],
-                "first_k": SIZES[stack.size].lattice[0],
+                "per_decade": lattice.per_decade,
+                "first_k": lattice.ks[0],
                 "zero": runs[0]["zero_mse"],
                 "final": [math.inf if d else r["final_mse"] for r, d in zip(runs, lost, strict=True)],
                 "heldout": [math.inf if d else r["heldout_mse"] for r, d in zip(runs, lost, strict=True)],
@@ -314,7 +298,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Train the calibration corpus.")
     parser.add_argument("--data", type=Path, required=True, help="folder of the trimmed arrays")
     parser.add_argument("--out", type=Path, required=True, help="folder for the tables")
-    parser.add_argument("--size", choices=SIZES, default="gpu")
+    parser.add_argument(
+        "--only", nargs="*", default=[""], help="only stacks whose names contain one of these words"
+    )
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--precision", default="float32", help="where all sizes grow")
     parser.add_argument("--precision-memories", default="float32", help="where only memories grow")
@@ -325,7 +311,11 @@ def main() -> None:
     arrays = {path.stem: np.load(path, mmap_mode="r") for path in sorted(options.data.glob("*.npy"))}
     families = {name: len(array) for name, array in arrays.items()} | dict.fromkeys(GAUSSIAN, 0)
     images = {name for name, array in arrays.items() if array.ndim > 2}
-    groups = stacks(families, images) if options.size == "gpu" else stacks_for_cpu(families)
+    groups = [
+        [stack for stack in group if any(word in stack.name for word in options.only)]
+        for group in stacks(families, images)
+    ]
+    groups = [group for group in groups if group]
     precision = {"proportional": options.precision, "memories-only": options.precision_memories}
     print(f"{sum(map(len, groups))} stacks of {len(families)} families", flush=True)
     context = multiprocessing.get_context("spawn")

@@ -18,6 +18,7 @@ from scipy.stats import beta
 
 from calibration.controls import small_sweep, status
 from calibration.judge import (
+    JUDGED,
     PLANS,
     PROBED,
     RECORDS,
@@ -70,11 +71,10 @@ def evidence(path: Path = RECORDS) -> Evidence:
     whole = complete(cases)
     judged: list[Judged] = []
     asked = 0
-    for by in LOSSES:
-        for plans in (PLANS, PROBED):
-            known = [c for c in whole if c.setting.optimizer == "sgd" or not plans[0].probe]
-            judged += judge(known, plans, by, aside)
-            asked += len(known) * len(plans)
+    for by, plans in JUDGED:
+        known = [c for c in whole if c.setting.optimizer == "sgd" or not plans[0].probe]
+        judged += judge(known, plans, by, aside)
+        asked += len(known) * len(plans)
     return Evidence(cases, aside, judged, asked - len(judged))
 
 

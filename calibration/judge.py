@@ -22,9 +22,9 @@ import numpy as np
 
 import denseam
 from denseam.analysis.forecast import (
+    BOUNDS,
     LEVEL,
     TABLE,
-    WIDER_LEVEL,
     By,
     Entry,
     Forecast,
@@ -38,10 +38,14 @@ from denseam.analysis.profiles import Profile
 RECORDS = Path(__file__).with_name("records.parquet")
 FAMILIES = Path(__file__).with_name("families.json")
 PACKAGE = Path(denseam.__file__).parent / "analysis" / TABLE
+#: Sizes of a case, the target included.
+SIZES = 4
 #: Seeds that a complete sweep of a size has.
 SEEDS = 3
 #: Values that a short sweep of a size has, around the optimum of the size below.
 SHORT = 5
+#: Values of a probe.
+PROBE = 7
 TOLERANCE = 0.02
 
 
@@ -65,6 +69,11 @@ class Case:
     eigenvalues: Mapping[int, float]
 
     @property
+    def first(self) -> int:
+        """The place of the first learning rate on the lattice."""
+        return round(self.x[0] / (self.x[1] - self.x[0]))
+
+    @property
     def scales(self) -> list[int]:
         """The sizes, rising."""
         return sorted(self.losses["final"])
@@ -77,21 +86,41 @@ class Case:
     @functools.cache  # noqa: B019
     def below(self, by: By, scale: int, seeds: int, around: float | None = None) -> Profile:
         """Return the profile of a size with so many seeds, on all values or on a few around a coordinate."""
-        losses = self.losses[COLUMN[by]][scale][:, :seeds]
-        if around is None:
-            return Profile(self.x, losses)
-        middle, last = int(np.argmin(np.abs(self.x - around))), len(self.x) - SHORT
-        first = min(max(middle - SHORT // 2, 0), last)
-        while True:  # follow the minimum, as a search does
-            profile = Profile(self.x[first : first + SHORT], losses[first : first + SHORT])
-            step = {"low": -1, "high": 1, None: 0}[profile.end]
-            if not step or not 0 <= first + step <= last:
-                return profile
-            first += step
+        return self._searched(self.losses[COLUMN[by]][scale][:, :seeds], around, SHORT)
 
-    def probe(self) -> Profile:
+    @functools.cache  # noqa: B019
+    def probe(self, around: float) -> Profile:
         """Return the profile of a short training of the target with one seed."""
-        return Profile(self.x, self.losses["early"][self.scales[-1]][:, :1])
+        return self._searched(self.losses["early"][self.scales[-1]][:, :1], around, PROBE)
+
+    def _searched(self, losses: np.ndarray[Any, Any], around: float | None, values: int) -> Profile:
+        """Return the profile that a search would see.
+
+        It tries four values per decade, follows the minimum, and adds the two beside the best value if the
+        corpus has eight.
+        """
+        stride = round(1 / (4 * (self.x[1] - self.x[0])))
+        coarse = np.arange(-self.first % stride, len(self.x), stride)
+        if around is not None:
+            first = int(np.argmin(np.abs(self.x[coarse] - around))) - values // 2
+            first = min(max(first, 0), len(coarse) - values)
+            chosen = range(first, first + values)
+            while True:
+                profile = Profile(self.x[coarse[chosen]], losses[coarse[chosen]])
+                if profile.end == "low" or not np.isfinite(profile.best):
+                    wider = range(max(chosen[0] - 1, 0), chosen[-1] + 1)
+                elif profile.end == "high":
+                    wider = range(chosen[0], min(chosen[-1] + 2, len(coarse)))
+                else:
+                    break
+                if wider == chosen:
+                    break
+                chosen = wider
+            coarse = coarse[chosen]
+        best = coarse[int(np.argmin(np.mean(np.log(losses[coarse]), axis=1)))]
+        beside = [i for i in (best - 1, best + 1) if stride > 1 and 0 <= i < len(self.x)]
+        points = np.union1d(coarse, beside).astype(int)
+        return Profile(self.x[points], losses[points])
 
     def edge(self, scale: int) -> float:
         """Return ℓ from a size to the target."""
@@ -126,16 +155,19 @@ class Plan:
         profiles = {scale: case.below(by, scale, SEEDS) for scale in scales[:-1]}
         around = profiles[scales[-2]].optimum if self.short else None
         profiles[scales[-1]] = case.below(by, scales[-1], self.seeds, around)
-        probe = case.probe() if self.probe else None
-        return Swept.of(profiles, case.scales[-1], case.edge(scales[-1]), probe)
+        edge = case.edge(scales[-1])
+        probe = case.probe(profiles[scales[-1]].optimum + EDGE * edge) if self.probe else None
+        return Swept.of(profiles, case.scales[-1], edge, probe)
 
-    def cost(self, regime: str) -> float:
+    def cost(self, setting: Setting) -> float:
         """Return its operations as a share of a sweep of the target: nine values, three seeds."""
-        power = 3 if regime == "proportional" else 1
-        small = sum(2.0 ** (-power * g) for g in range(self.gap + 1, 4))
-        runs = (SHORT if self.short else 9) * self.seeds / 27
+        power = 3 if setting.regime == "proportional" else 1
+        beside = 2 if setting.optimizer == "sgd" else 0
+        small = sum((9 + beside) / 9 * 2.0 ** (-power * g) for g in range(self.gap + 1, 4))
+        runs = ((SHORT if self.short else 9) + beside) * self.seeds / 27
         scout = 11 / 27 * 2.0 ** (-power * 3)
-        return small + scout + runs * 2.0 ** (-power * self.gap) + (7 / 27 / 5 if self.probe else 0.0)
+        probe = (PROBE + beside) / 27 / 5 if self.probe else 0.0
+        return small + scout + runs * 2.0 ** (-power * self.gap) + probe
 
 
 PLANS = (
@@ -145,6 +177,12 @@ PLANS = (
     Plan("quarter size, 5 values, 1 seed", 2, 1, True),
 )
 PROBED = (Plan("half size, 5 values, 1 seed, probe", 1, 1, True, probe=True),)
+#: What is judged: a probe says nothing about held-out losses.
+JUDGED: tuple[tuple[By, tuple[Plan, ...]], ...] = (
+    ("training", PLANS),
+    ("training", PROBED),
+    ("heldout", PLANS),
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -173,24 +211,30 @@ class Judged:
 
 
 def read(path: Path = RECORDS) -> list[Case]:
-    """Read the corpus."""
+    """Read the corpus: a case for each largest size that has three below it."""
     import pyarrow.parquet as pq
 
-    names = ("family", "shrink", "activation", "power", "optimizer", "regime", "noise", "samples", "size")
+    names = ("family", "shrink", "activation", "power", "optimizer", "regime", "noise", "samples")
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for row in pq.read_table(path).to_pylist():
         groups.setdefault(tuple(row[name] for name in names), []).append(row)
     cases = []
-    for (family, shrink, activation, power, optimizer, regime, noise, samples, _), rows in groups.items():
-        scales = sorted({row["scale"] for row in rows})
-        losses = {name: {s: _losses(rows, s, name) for s in scales} for name in ("final", "heldout", "early")}
-        cases.append(
-            Case(
-                family, shrink, Setting(activation, power, optimizer, regime), noise, samples,
-                (rows[0]["first_k"] + np.arange(len(rows[0]["final"]))) / 4, losses,
-                {row["scale"]: row["eigenvalue"] for row in rows if row["eigenvalue"] is not None},
-            )
-        )  # fmt: skip
+    for (family, shrink, activation, power, optimizer, regime, noise, samples), rows in groups.items():
+        all_scales = sorted({row["scale"] for row in rows})
+        for last in range(min(SIZES, len(all_scales)), len(all_scales) + 1):
+            scales = all_scales[max(0, last - SIZES) : last]
+            share = scales[-1] / all_scales[-1] if regime == "proportional" else 1.0
+            losses = {
+                name: {s: _losses(rows, s, name) for s in scales} for name in ("final", "heldout", "early")
+            }
+            setting = Setting(activation, power, optimizer, regime)
+            cases.append(
+                Case(
+                    family, shrink, setting, noise, round(share * samples),
+                    (rows[0]["first_k"] + np.arange(len(rows[0]["final"]))) / rows[0]["per_decade"], losses,
+                    {row["scale"]: row["eigenvalue"] for row in rows if row["eigenvalue"] is not None},
+                )
+            )  # fmt: skip
     return cases
 
 
@@ -211,62 +255,87 @@ def fit(studies: Sequence[tuple[Case, Swept]], by: By, probe: bool) -> dict[Sett
     """Return the constants of every setting among the studies; a study may appear with several plans."""
     groups: dict[Setting, list[tuple[Case, Swept]]] = {}
     for case, swept in studies:
-        if not math.isfinite(swept.unit()):
-            continue
-        setting = dataclasses.replace(case.setting, by=by, probe=probe)
-        groups.setdefault(setting, []).append((case, swept))
-    ratios: dict[Setting, list[float]] = {}
+        if math.isfinite(swept.risk()):
+            setting = dataclasses.replace(case.setting, by=by, probe=probe)
+            groups.setdefault(setting, []).append((case, swept))
     entries: dict[Setting, Entry] = {}
+    costs: dict[Setting, list[float]] = {}
+    scales: dict[Setting, float] = {}
     for setting, members in groups.items():
         entry = _location(setting, members, by)
-        ratios[setting] = [case.regret(s.predicted(entry), by) / s.unit() for case, s in members]
+        costs[setting] = [case.regret(s.predicted(entry), by) for case, s in members]
+        ratios = [cost / s.risk() for cost, (_, s) in zip(costs[setting], members, strict=True)]
         names = [case.family for case, _ in members]
+        # The upper quartile sets the scale of a setting; the limits are common to all that are alike.
+        scales[setting] = weighted_quantile(ratios, names, 0.75)
         entries[setting] = dataclasses.replace(
             entry,
-            median=weighted_quantile(ratios[setting], names, 0.5),
-            # The upper quartile sets the scale of a setting; the quantile beyond is common to all.
-            factor=weighted_quantile(ratios[setting], names, 0.75),
+            median=weighted_quantile(ratios, names, 0.5),
             families=len(set(names)),
             studies=len({(c.family, c.noise, c.samples, c.shrink, c.scales[-1]) for c, _ in members}),
         )
-    for optimizer in sorted({setting.optimizer for setting in entries}):
-        alike = [s for s in entries if s.optimizer == optimizer]
-        scales = _shrunk({s: entries[s] for s in alike})
-        pooled = [r / scales[s] for s in alike for r in ratios[s]]
-        names = [case.family for s in alike for case, _ in groups[s]]
-        calm = optimizer == "adam" and by == "training"
-        common = weighted_quantile(pooled, names, LEVEL if calm else WIDER_LEVEL)
+    for kind in sorted({_kind(s) for s in entries}):
+        alike = [s for s in entries if _kind(s) == kind]
+        middle = math.exp(float(np.mean([math.log(scales[s]) for s in alike])))
+        unit = {s: math.sqrt(middle * scales[s]) for s in alike}
+        limits = risk_limits(
+            [swept.risk() * unit[s] for s in alike for _, swept in groups[s]],
+            [cost for s in alike for cost in costs[s]],
+            [case.family for s in alike for case, _ in groups[s]],
+            sum(entries[s].studies for s in alike),
+            LEVEL[alike[0].optimizer],
+        )
         for s in alike:
-            entries[s] = dataclasses.replace(entries[s], factor=common * scales[s])
+            entries[s] = dataclasses.replace(entries[s], limits=tuple(limit / unit[s] for limit in limits))
     return entries
 
 
-#: A setting with this many families counts as much as all settings of its optimizer together.
-ENOUGH_FAMILIES = 24
+def _kind(setting: Setting) -> tuple[str, ...]:
+    """Return what settings with common limits share.
+
+    Under SGD what moves the edge of stability depends on the regime; where only memories grow, the edge of
+    ReLU² falls, and that of ReLU does not.
+    """
+    if setting.optimizer == "adam":
+        return ("adam",)
+    power = f"{setting.power:g}" if setting.regime == "memories-only" else ""
+    return setting.optimizer, setting.regime, power
 
 
-def _shrunk(entries: Mapping[Setting, Entry]) -> dict[Setting, float]:
-    """Return the scale of every setting, drawn towards that of all if it has few families."""
-    logs = {setting: math.log(entry.factor) for setting, entry in entries.items()}
-    weights = np.array([entries[setting].families for setting in logs], float)
-    middle = float(weights @ list(logs.values()) / weights.sum())
-    own = {s: entries[s].families / (entries[s].families + ENOUGH_FAMILIES) for s in logs}
-    return {s: math.exp(own[s] * logs[s] + (1 - own[s]) * middle) for s in logs}
+def risk_limits(
+    risks: Sequence[float], costs: Sequence[float], families: Sequence[str], studies: int, level: float
+) -> list[float]:
+    """Return, for each of BOUNDS, the largest risk up to which the share `level` of studies keeps it.
+
+    Every family has the same weight, and one more study is taken to exceed the bound: the one to come.
+    """
+    order = np.argsort(risks)
+    counts = {family: families.count(family) for family in set(families)}
+    weights = np.array([1 / counts[families[i]] for i in order]) * studies / len(counts)
+    all_so_far = np.cumsum(weights)
+    limits = []
+    for bound in BOUNDS:
+        beyond = np.cumsum(weights * (np.asarray(costs)[order] > bound))
+        kept = np.flatnonzero(beyond + 1 <= (1 - level) * (all_so_far + 1))
+        limits.append(float(np.asarray(risks)[order[kept[-1]]]) if len(kept) else 0.0)
+    return limits
 
 
 #: w where all sizes grow, and where only memories do; v under SGD, where ℓ says what moves instead of μ.
 SLOPE = {"proportional": 0.1, "memories-only": 0.4}
 EDGE = 0.75
+#: μ is this quantile over families. Under SGD a value that is too large diverges, so it is a low one.
+MIDDLE, LOW = 0.5, 0.3
 
 
 def _location(setting: Setting, members: Sequence[tuple[Case, Swept]], by: By) -> Entry:
-    """Return the constants of the forecast itself: μ is a median over families."""
-    slope = SLOPE[setting.regime]
-    if setting.optimizer == "sgd" and setting.regime == "proportional" and not setting.probe:
-        return Entry(0.0, 0.0, EDGE, 1.0, 1.0, 0, 0)
-    bare = Entry(0.0, slope, 0.0, 1.0, 1.0, 0, 0)
+    """Return the constants of the forecast itself."""
+    sgd = setting.optimizer == "sgd"
+    slope = 0.0 if sgd else SLOPE[setting.regime]
+    edge = EDGE if sgd and setting.regime == "proportional" and not setting.probe else 0.0
+    bare = Entry(0.0, slope, edge, (), 1.0, 0, 0)
     shifts = [(case.truth(by).optimum - s.predicted(bare)) / s.gap for case, s in members]
-    shift = weighted_quantile(shifts, [case.family for case, _ in members], 0.5)
+    shift = weighted_quantile(shifts, [case.family for case, _ in members], LOW if sgd else MIDDLE)
     return dataclasses.replace(bare, shift=shift)
 
 
@@ -310,23 +379,26 @@ def summary(judged: Sequence[Judged]) -> dict[str, float]:
 def table(cases: Sequence[Case], aside: Iterable[str]) -> dict[Setting, Entry]:
     """Return the constants of all settings, fitted on all families that are not held aside."""
     entries: dict[Setting, Entry] = {}
-    for by in ("training", "heldout"):
-        for plans in (PLANS, PROBED):
-            studies = [
-                (case, plan.swept(case, by)) for case in cases for plan in plans if _fitted(case, plan, aside)
-            ]
-            usable = [(c, s) for c, s in studies if _usable(c, s, by)]
-            entries |= fit(usable, by, plans[0].probe)
+    for by, plans in JUDGED:
+        studies = [
+            (case, plan.swept(case, by)) for case in cases for plan in plans if _fitted(case, plan, aside)
+        ]
+        usable = [(c, s) for c, s in studies if _usable(c, s, by)]
+        entries |= fit(usable, by, plans[0].probe)
     return entries
 
 
 def _fitted(case: Case, plan: Plan, without: Iterable[str]) -> bool:
     """Return whether a case with a plan serves to fit constants.
 
-    Under SGD a probe is of use, and only half of the target's size says where the edge of stability will be.
+    Under SGD a probe is of use. Where all sizes grow, only half of the target's size then says where the edge
+    of stability will be.
     """
-    sgd = case.setting.optimizer == "sgd"
-    return case.family not in set(without) and (plan.gap == 1 if sgd else not plan.probe)
+    if case.family in set(without):
+        return False
+    if case.setting.optimizer == "adam":
+        return not plan.probe
+    return plan.gap == 1 or case.setting.regime == "memories-only"
 
 
 def _usable(case: Case, swept: Swept, by: By) -> bool:
@@ -342,7 +414,7 @@ def held_aside() -> set[str]:
 
 def complete(cases: Iterable[Case]) -> list[Case]:
     """Return the cases with the default way to shrink that have all sizes."""
-    return [case for case in cases if not case.shrink and len(case.scales) == 4]
+    return [case for case in cases if not case.shrink and len(case.scales) == SIZES]
 
 
 def main() -> None:

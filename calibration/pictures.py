@@ -64,7 +64,7 @@ def _shares(judged: Iterable[Judged]) -> Iterable[tuple[float, float, Any]]:
     plans: dict[Any, list[Judged]] = {}
     for j in judged:
         plans.setdefault(j.plan, []).append(j)
-    points = [(p.cost(own[0].case.setting.regime), tally(own).share, p) for p, own in plans.items()]
+    points = [(p.cost(own[0].case.setting), tally(own).share, p) for p, own in plans.items()]
     for cost, share, plan in sorted(points, key=lambda point: point[0]):
         yield 100 * cost, 100 * share, plan
 

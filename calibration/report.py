@@ -40,7 +40,7 @@ from calibration.words import (
     setting_name,
 )
 from denseam.analysis import forecast
-from denseam.analysis.forecast import Setting
+from denseam.analysis.forecast import BOUNDS, Setting
 from denseam.analysis.thresholds import RISE_BAD
 
 OUT = Path(__file__).parent.parent / "docs" / "_generated" / "calibration"
@@ -63,7 +63,8 @@ def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def headline(found: Evidence) -> str:
     """Return the result for Adam in one paragraph; the README has it word for word."""
     dear, cheap = (pooled(found, "adam", "proportional", plan, "training") for plan in PLANS[:2])
-    share = [percent(plan.cost("proportional")) for plan in PLANS[:2]]
+    setting = Setting("relu", 1.0, "adam", "proportional")
+    share = [percent(plan.cost(setting)) for plan in PLANS[:2]]
     return (
         f"In {dear.studies} studies of {dear.families} data sets with Adam, tuned at up to half the target's "
         f"size, a value was recommended in {percent(dear.share)} of the cases in which it truly cost at most "
@@ -122,9 +123,9 @@ TALLY_HEAD = (
 
 
 def _tally_cells(plan: Plan, judged: Sequence[Judged]) -> tuple[str, ...]:
-    t, regime = tally(judged), judged[0].case.setting.regime
+    t = tally(judged)
     return (
-        plan.name, percent(plan.cost(regime), 1), f"{t.studies} ({t.families})", str(t.good),
+        plan.name, percent(plan.cost(judged[0].case.setting), 1), f"{t.studies} ({t.families})", str(t.good),
         percent(t.share), str(t.recommended), percent(t.coverage, 1), percent(t.limit), str(t.beyond),
         cost(t.median), cost(t.worst),
     )  # fmt: skip
@@ -150,22 +151,20 @@ def whole_table(found: Evidence, by: str) -> str:
 def constants_table(found: Evidence) -> str:
     """Return the constants that come with the package."""
     entries = table(complete(found.cases), found.aside)
-    head = ("setting", "loss", "μ", "w", "v", "q", "median of cost / u", "data sets", "studies")
+    risks = (f"u for {percent(bound)}" for bound in BOUNDS)
+    head = ("setting", "loss", "μ", "w", "v", *risks, "median of cost / u", "data sets", "studies")
     rows = []
     for setting, e in entries.items():
         numbers = (
             f"{e.shift:+.3f}",
             f"{e.slope:g}",
             f"{e.edge:g}",
-            *(_plain(x) for x in (e.factor, e.median)),
+            *("–" if limit == 0 else f"{limit:.2g}" for limit in e.limits),
+            f"{e.median:.3g}",
         )
         name, by = setting_name(setting), LOSS[setting.by]
         rows.append((name, by, *numbers, str(e.families), str(e.studies)))
     return markdown(head, rows)
-
-
-def _plain(number: float) -> str:
-    return f"{number:.3g}" if math.isfinite(number) else "none"
 
 
 def corpus_table(found: Evidence) -> str:

@@ -278,13 +278,13 @@ def agreement(large: Model, small: Model, D: np.ndarray, X: np.ndarray, steps: i
 
 
 def forecast(
-    sizes: list[int], target: int, optima: list[list[float]], c: float, mu: float, w: float, v: float, q: float,
-    lambdas: tuple[float, float] | None = None, sigma: float = 0.0, probe: float | None = None,
+    sizes: list[int], target: int, optima: list[list[float]], c: float, mu: float, w: float, v: float,
+    limits: list[float], lambdas: tuple[float, float] | None = None, sigma: float = 0.0, probe: float | None = None,
 ) -> dict[str, float]:  # fmt: skip
-    """x̂, u, the bound q u, the interval around x̂, and the bound for x_m, from the optima of every seed.
+    """x̂, u, its bound, the interval around x̂, and the bound for x_m, from the optima of every seed.
 
     The mean log-loss of a size is a parabola of curvature c, so that its optimum x_i is the mean over seeds;
-    λ is given for n_m and the target. A cost p is reached at a distance h from the optimum, ½ c h² = ln(1 + p).
+    λ is given for n_m and the target. The bounds of 1, 2, 3, 5, 10 and 20 % have their largest u. A cost p is reached at a distance h from the optimum, ½ c h² = ln(1 + p).
     """
     x = [sum(seeds) / len(seeds) for seeds in optima]
     squares, freedom = 0.0, 0
@@ -299,12 +299,14 @@ def forecast(
     ell = 0.0 if lambdas is None else np.log10((lambdas[0] + sigma**2) / (lambdas[1] + sigma**2))
     hat = x[-1] + g * (mu + w * b) + v * ell
     if probe is not None:
-        hat, delta, ell = min(probe, x[-1]) + mu, min(probe - x[-1], 0.0), 0.0
+        d = probe - x[-1]
+        hat, delta, ell = x[-1] + (0.7 * d if d < 0 else 0.2 * d) + g * mu, d / g, 0.0
     r, tau = 0.003, 0.03
     u = g**2 * (r + c * tau**2 / 2) + c / 2 * (s2 / k + (g**2 * delta**2 + ell**2) / 4)
-    bound = max(q * u, 0.005)
+    bounds = np.array([0.01, 0.02, 0.03, 0.05, 0.1, 0.2, np.inf])
+    bound = bounds[[*(u <= limit for limit in limits), True]].min()
     h = np.sqrt(2 * np.log(1 + bound) / c)
     return {
-        "x": hat, "unit": u, "bound": bound, "low": 10 ** (hat - h), "high": 10 ** (hat + h),
+        "x": hat, "risk": u, "bound": bound, "low": 10 ** (hat - h), "high": 10 ** (hat + h),
         "uncorrected": np.exp(c / 2 * (h + abs(hat - x[-1])) ** 2) - 1,
     }  # fmt: skip

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from calibration import collect, controls, families, report
-from calibration.corpus import SIZES, write
+from calibration.corpus import FEATURES as SIZES
+from calibration.corpus import MEMORIES, write
 from calibration.evidence import Evidence, coverage_limit, evidence, failures, tally
 from calibration.features import most_varied, participation, with_crossings, with_products
-from calibration.judge import PACKAGE, PLANS, Judged, complete, read, table
+from calibration.judge import PACKAGE, PLANS, Judged, complete, read, risk_limits, table
 from calibration.reductions import auc
 from calibration.registry import FAMILIES, FEATURES, LIMITS, Family, MissingSource, family, package_files
 from denseam.analysis.forecast import Entry, Setting, Swept, forecast, write_table
@@ -137,9 +138,9 @@ def made_up_rows(seed=0, **changes):
     """Rows as `calibration.corpus` writes them: one size and seed of two optimizers."""
     losses = [0.5, 0.25, math.inf]
     same = {
-        "size": "cpu", "regime": "proportional", "samples": 1280, "activation": "relu", "power": 1.0,
+        "regime": "proportional", "samples": 1280, "activation": "relu", "power": 1.0,
         "noise": 0.5, "family": "anisotropic", "shrink": "", "scale": 16, "seed": seed, "precision": "float32",
-        "first_k": -13, "zero": 1.0, "final": losses, "heldout": losses, "early": losses,
+        "per_decade": 4, "first_k": -13, "zero": 1.0, "final": losses, "heldout": losses, "early": losses,
     }  # fmt: skip
     return [same | {"optimizer": optimizer} | changes for optimizer in ("sgd", "adam")]
 
@@ -186,7 +187,7 @@ FLAT = Swept(doublings=(-2.0, -1.0), x=(-1.0, -1.0), seeds=3, deviation=0.02, cu
 def judged(family, regret, bound):
     """A judged study with a given truth and bound."""
     setting = Setting("relu", 1.0, "adam", "proportional")
-    entry = Entry(0.0, 0.0, 0.0, 1.0, 1.0, 1, 1)
+    entry = Entry(0.0, 0.0, 0.0, (1.0,) * 6, 1.0, 1, 1)
     made = forecast(FLAT, setting, entry)
     case = type("Case", (), {"family": family, "setting": setting, "noise": 0.5, "samples": 1})()
     return Judged(case, PLANS[0], type(made)(**vars(made) | {"regret_bound": bound}), regret)
@@ -267,7 +268,7 @@ def test_the_constants_of_the_package_follow_from_the_records(found):
     for entry, shipped in zip(fitted, kept, strict=True):
         assert entry.keys() == shipped.keys()
         for name, value in entry.items():
-            is_number = isinstance(value, float)
+            is_number = isinstance(value, float | list)
             expected = pytest.approx(value, rel=2e-3, abs=1e-6) if is_number else value
             assert shipped[name] == expected, "to be written again by python -m calibration.judge --write"
 
@@ -284,9 +285,38 @@ def test_the_bound_holds_for_adam(found, by, plan):
 @pytest.mark.parametrize(("plan", "most", "share"), [(PLANS[0], 0.15, 0.85), (PLANS[1], 0.05, 0.75)])
 def test_good_values_are_recommended_for_adam(found, plan, most, share):
     counts = report.pooled(found, "adam", "proportional", plan, "training")
-    assert plan.cost("proportional") <= most
+    assert plan.cost(Setting("relu", 1.0, "adam", "proportional")) <= most
     assert counts.share >= share
     assert counts.median <= 0.002
+
+
+def test_the_bound_holds_and_good_values_are_recommended_under_sgd(found):
+    sgd = found.where(lambda j: j.case.setting.optimizer == "sgd" and j.plan.gap == 1)
+    for probe, share in ((False, 0.3), (True, 0.6)):
+        counts = tally([j for j in sgd if j.plan.probe == probe and j.forecast.setting.by == "training"])
+        assert counts.coverage >= 0.95
+        assert counts.share >= share
+        assert counts.median <= 0.002
+    assert tally([j for j in sgd if j.forecast.setting.by == "heldout"]).coverage >= 0.95
+
+
+def test_of_all_recommendations_the_bound_holds(found):
+    assert tally(found.judged).coverage >= 0.95
+
+
+@pytest.mark.parametrize(
+    ("costs", "limits"),
+    [
+        ([0.0] * 100, [99.0] * 6),  # all keep the smallest bound
+        ([0.0] * 18, [0.0] * 6),  # too few to say so of 95 %
+        ([0.0] * 60 + [0.04] * 40, [61.0] * 3 + [99.0] * 3),  # the second failure is one too many
+        ([math.inf, *[0.0] * 99], [99.0] * 6),
+        ([math.inf, *[0.0] * 30], [0.0] * 6),
+    ],
+)
+def test_limits_are_the_largest_risks_that_keep_a_bound(costs, limits):
+    risks, names = np.arange(len(costs)), [str(i) for i in range(len(costs))]
+    assert risk_limits(list(risks), costs, names, len(costs), 0.95) == limits
 
 
 def test_bounds_hold_for_families_held_aside(found):
@@ -331,4 +361,5 @@ def test_the_page_names_what_the_records_have(found):
     for text in (report.headline(found), failed, report.whole_table(found, "heldout")):
         assert "nan" not in text
     sizes = {tuple(case.scales) for case in complete(found.cases)}
-    assert sizes <= {scales for size in SIZES.values() for scales in (size.features, size.memories)}
+    more = ((16, *SIZES[:-1]), (256, *MEMORIES[:-1]))  # under SGD
+    assert sizes == {SIZES, MEMORIES, *more}

@@ -7,20 +7,21 @@ the largest of them to the target. The forecast of the optimum is
 
 with b the slope of x_i against doublings. ℓ is how far the edge of stability of SGD moves, for data whose
 covariance has the largest eigenvalue λ and noise of variance σ². With a probe, a short training of the target
-whose best value is x_p, it is x̂ = min(x_p, x_m) + μ. The cost of x̂ at the target is at most
+whose best value is x_p, it is x̂ = x_m + a min(d, 0) + a' max(d, 0) + g μ with d = x_p - x_m. The *risk* is
 
-    bound = q u,    u = g² (r + ½ c τ²) + ½ c (s² / k + ¼ (g² Δ² + ℓ²)),
+    u = g² (r + ½ c τ²) + ½ c (s² / k + ¼ (g² Δ² + ℓ²)),
 
 with c the curvature of log-loss around x_m, s the standard deviation of a seed's optimum, k the seeds at n_m,
-and Δ the last step of the optimum per doubling. (With a probe: ℓ = 0, Δ = min(x_p − x_m, 0).) u has
-the size that errors of the forecast have: the spread between data sets, the seeds at n_m, a drift that goes
-on. There is no bound if a neighbour of the best value diverged, at n_m or at the probe: the grid does not
-show how near the edge of stability is.
+and Δ the last step of the optimum per doubling. (With a probe: ℓ = 0, Δ = d / g.) u has the size that
+errors of the forecast have: the spread between data sets, the seeds at n_m, a drift that goes on. It is
+infinite if a neighbour of the best value diverged, at n_m or at the probe: the grid does not show how near
+the edge of stability is.
 
-μ, w, v and q are learned from the calibration corpus: studies of real data whose truth at the target is
-known. They depend on the setting (activation, optimizer, regime); q is the quantile `LEVEL` of true cost / u,
-so that the bound holds as often in data sets like these. A setting that is not in the corpus gets the largest
-q of all, doubled.
+The bound on the cost is the smallest of `BOUNDS` that nearly all studies of the calibration corpus with at
+most this risk kept: studies of real data whose truth at the target is known. So a bound says that of the
+studies that look no worse, the share `LEVEL` cost at most as much. μ, w, v and the largest risk of each bound
+depend on the setting (activation, optimizer, regime). A setting that is not in the corpus gets the smallest
+risks of its optimizer and regime, halved.
 """
 
 from __future__ import annotations
@@ -39,15 +40,17 @@ from denseam.analysis.profiles import Profile
 
 #: Which loss a forecast is about.
 By = Literal["training", "heldout"]
-#: The quantile of true cost / u that q is: the share of studies in which the bound holds, with a margin over
-#: 95 % for families unlike those of the corpus. Held-out losses, and the edge under SGD, scatter more.
-LEVEL, WIDER_LEVEL = 0.97, 0.98
+#: The bounds that are given.
+BOUNDS = (0.01, 0.02, 0.03, 0.05, 0.1, 0.2)
+#: The share of studies of the same or lower risk that keep a bound; with a margin over 95 % under Adam, for
+#: which there are enough studies.
+LEVEL = {"adam": 0.97, "sgd": 0.95}
 #: r, τ and the share ¼ of the last step, chosen once on the corpus: the results hardly depend on them.
 FLOOR, SPREAD, CONTINUES = 0.003, 0.03, 0.25
+#: a and a': the share of its way to the optimum of a short training that the optimum goes, down and up.
+DOWN, UP = 0.7, 0.2
 #: A valley flatter than this is taken for noise: no bound may rest on it.
 FLATTEST = 0.05
-#: The smallest bound that is ever given.
-LEAST_BOUND = 0.005
 TABLE = "calibration.json"
 
 
@@ -72,8 +75,10 @@ class Entry:
     ----------
     shift, slope, edge
         μ, w and v.
-    factor, median
-        q, and the median of true cost / u.
+    limits
+        The largest risk for which each of `BOUNDS` is given; zero for a bound that never is.
+    median
+        The median of true cost / u.
     families, studies
         The number of data sets and of studies they rest on; 0 if the setting is not in the corpus.
     """
@@ -81,10 +86,16 @@ class Entry:
     shift: float
     slope: float
     edge: float
-    factor: float
+    limits: tuple[float, ...]
     median: float
     families: int
     studies: int
+
+    def bound(self, risk: float) -> float:
+        """Return the bound on the cost of a value of this risk; infinite if none is given."""
+        return next(
+            (bound for bound, limit in zip(BOUNDS, self.limits, strict=True) if risk <= limit), math.inf
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -155,7 +166,7 @@ class Swept:
     def last_step(self) -> float:
         """Δ, the last step of the optimum per doubling, or from the largest size to the probe."""
         if self.probe is not None:
-            return min(self.probe - self.x[-1], 0.0)
+            return (self.probe - self.x[-1]) / self.gap
         if len(self.x) < 2:
             return 0.0
         return (self.x[-1] - self.x[-2]) / (self.doublings[-1] - self.doublings[-2])
@@ -163,10 +174,11 @@ class Swept:
     def predicted(self, entry: Entry) -> float:
         """Return x̂."""
         if self.probe is not None:
-            return min(self.probe, self.x[-1]) + entry.shift
+            way = self.probe - self.x[-1]
+            return self.x[-1] + DOWN * min(way, 0.0) + UP * max(way, 0.0) + self.gap * entry.shift
         return self.x[-1] + self.gap * (entry.shift + entry.slope * self.drift) + entry.edge * self.edge
 
-    def unit(self) -> float:
+    def risk(self) -> float:
         """Return u; infinite at an edge of stability that the grid does not resolve."""
         if self.at_edge:
             return math.inf
@@ -187,7 +199,8 @@ class Forecast:
     x, value
         The forecast of the optimum as a coordinate, and as a value to three digits.
     predicted_regret, regret_bound
-        Half of the studies of the corpus cost at most the first, nearly all at most the second.
+        Half of the studies of the corpus with this risk cost at most the first, nearly all with at most this
+        risk at most the second.
     uncorrected_bound
         The bound for the optimum of the largest size, taken as it is.
     interval
@@ -232,14 +245,14 @@ class Forecast:
 def forecast(swept: Swept, setting: Setting, entry: Entry | None = None) -> Forecast:
     """Return the forecast at the target; `entry` replaces the constants that come with the package."""
     entry = entry or constants(setting)
-    x, unit = swept.predicted(entry), swept.unit()
-    bound = max(entry.factor * unit, LEAST_BOUND)
+    x, risk = swept.predicted(entry), swept.risk()
+    bound = entry.bound(risk)
     c = swept.curvature
     half = math.sqrt(2 * math.log1p(bound) / c) if math.isfinite(bound) else math.inf
     offset = half + abs(x - swept.x[-1])
     return Forecast(
         x=x,
-        predicted_regret=entry.median * unit,
+        predicted_regret=min(entry.median * risk, bound),
         regret_bound=bound,
         uncorrected_bound=math.expm1(min(0.5 * c * offset**2, 700.0)),
         interval=(10 ** (x - min(half, 300.0)), 10 ** min(x + half, 300.0)),
@@ -254,12 +267,10 @@ def constants(setting: Setting) -> Entry:
     known = table()
     if setting in known:
         return known[setting]
-    alike = [e for s, e in known.items() if (s.by, s.probe) == (setting.by, setting.probe)]
-    finite = [e for e in alike if math.isfinite(e.factor)]
-    if not finite:
-        return Entry(0.0, 0.5, 0.0, math.inf, math.inf, 0, 0)
-    widest = 2 * max(e.factor for e in finite)
-    return Entry(0.0, 0.5, 0.0, widest, max(e.median for e in finite), 0, 0)
+    kind = (setting.optimizer, setting.regime, setting.by, setting.probe)
+    alike = [e for s, e in known.items() if (s.optimizer, s.regime, s.by, s.probe) == kind]
+    limits = [0.5 * min((e.limits[i] for e in alike), default=0.0) for i in range(len(BOUNDS))]
+    return Entry(0.0, 0.5, 0.0, tuple(limits), max((e.median for e in alike), default=math.inf), 0, 0)
 
 
 @functools.cache
@@ -274,23 +285,24 @@ def read_table(document: Sequence[Mapping[str, Any]]) -> dict[Setting, Entry]:
     names = [f.name for f in dataclasses.fields(Setting)]
     read = {}
     for row in document:
-        numbers: dict[str, Any] = {k: math.inf if v is None else v for k, v in row.items() if k not in names}
+        numbers: dict[str, Any] = {k: v for k, v in row.items() if k not in names}
+        numbers["limits"] = tuple(numbers["limits"])
         read[Setting(**{k: row[k] for k in names if k in row})] = Entry(**numbers)
     return read
 
 
 def write_table(entries: Mapping[Setting, Entry]) -> list[dict[str, Any]]:
-    """Return constants as a plain document, to four digits, null for infinity."""
+    """Return constants as a plain document, to four digits."""
     return [
         dataclasses.asdict(setting) | {k: _short(v) for k, v in dataclasses.asdict(entry).items()}
         for setting, entry in entries.items()
     ]
 
 
-def _short(value: float) -> float | int | None:
-    if isinstance(value, int):
-        return value
-    return float(f"{value:.4g}") if math.isfinite(value) else None
+def _short(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_short(v) for v in value]
+    return value if isinstance(value, int) else float(f"{value:.4g}")
 
 
 def _finite(value: float) -> float | None:

@@ -204,7 +204,9 @@ def _forecast_text(tuned: Any) -> str:
         drift = made.x - tuned.profiles[largest].optimum
         lines.append(f"this corrects for a drift of {drift:+.2f} decades from {letter} = {largest}")
     if not made.entry.families:
-        lines.append("no calibration exists for this setting; a bound is twice the widest one that does")
+        lines.append(
+            "no calibration exists for this setting: a bound needs half the risk that it needs elsewhere"
+        )
     return "\n".join(lines)
 
 

@@ -64,21 +64,24 @@ class Advice:
 
 def advise(
     goal: Goal,
-    verdict: Verdict,
     others: Mapping[str, Verdict],
     offer: tuple[int, float] | None,
-    probed: bool,
+    *,
+    learned: bool,
+    may_probe: bool,
 ) -> Advice:
     """Return what would settle a refusal: the remedy of a known obstacle, or else of what is missing.
 
     Parameters
     ----------
-    verdict, others
-        The verdict on η0 at the sizes that were trained, and those on other axes.
+    others
+        The verdicts on axes besides η0.
     offer
         The size whose runs should bring the bound below the tolerance, and the budget that allows them.
-    probed
-        Whether the target was trained shortly.
+    learned
+        Whether anything was learned at the largest size.
+    may_probe
+        Whether a short training of the target was not tried and could help.
     """
     known = obstacle(goal.study)
     if known is not None:
@@ -86,7 +89,7 @@ def advise(
     moving = tuple(axis for axis, v in others.items() if v.cause is not Cause.HOLDS)
     if moving:
         return Advice(Remedy.LEAVE_AXES, names=moving)
-    if verdict.cause is Cause.NOTHING_LEARNED:
+    if not learned:
         return Advice(Remedy.LEARN_MORE)
     if offer is not None:
         scale, budget = offer
@@ -95,7 +98,7 @@ def advise(
     if larger:
         scales = (*goal.ladder, larger[0])
         return Advice(Remedy.OTHER_SIZES, letter=goal.letter, scale=larger[0], scales=scales)
-    if goal.study.optimizer == "sgd" and not probed:
+    if may_probe:
         return Advice(Remedy.PROBE)
     return Advice(Remedy.SWEEP_TARGET)
 

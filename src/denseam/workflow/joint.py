@@ -54,7 +54,9 @@ def prepare(goal: Goal, axes: Sequence[str]) -> None:
     goal.at(goal.study.scales, goal.study.eta0, 1, **middle)  # type: ignore[arg-type]  # refuses wrong axes
 
 
-def best_point(search: Search, scale: int, axes: Sequence[str], grid: range, trials: int) -> dict[str, float]:
+def best_point(
+    search: Search, scale: int, axes: Sequence[str], grid: Sequence[int], trials: int
+) -> dict[str, float]:
     """Return the best values of the axes other than eta0, at one size."""
     import optuna
 

@@ -1,7 +1,8 @@
 """The search for a learning rate: which runs to buy, until a bound on the cost at the target is low enough.
 
 1. *Scout*: a coarse grid of η0 at a small size shows where to look.
-2. *Sweep* a fine grid there, with several seeds: they show how far seeds differ.
+2. *Sweep* a fine grid there, with several seeds: they show how far seeds differ. Under SGD the valley ends in
+   a cliff, so the two values beside the best one are tried, too.
 3. *Buy* sizes nearer to the target, a few values and one seed each, and further seeds at the largest one.
    Every purchase is the cheapest that should bring the bound of the forecast below the tolerance; if there
    is none within the budget, the one that lowers it most.
@@ -16,7 +17,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
@@ -25,7 +26,7 @@ import numpy as np
 from denseam.analysis.forecast import By, Forecast, Setting, Swept, constants, forecast
 from denseam.analysis.profiles import Profile
 from denseam.analysis.sentences import at_most
-from denseam.analysis.thresholds import FEWEST
+from denseam.analysis.thresholds import FEWEST, LEARNED
 from denseam.analysis.transfer import Verdict, verdict
 from denseam.errors import InputError, listed, refuse
 from denseam.studies.records import Records, Row
@@ -35,10 +36,11 @@ from denseam.training.progress import Progress
 from denseam.workflow.advice import obstacle
 from denseam.workflow.goals import FEWEST_SIZES, Goal
 
-#: Learning rates are 10^(k/PER_DECADE): one lattice, so that widening a grid trains no run twice.
-PER_DECADE = 4
-#: The scout tries every second k in this range; the fine grid extends by REACH to each side of the best, the
-#: short one of larger sizes by SHORT_REACH, that of a probe by PROBE_REACH.
+#: Learning rates are 10^(k/PER_DECADE): one lattice, so that widening a grid trains no run twice. Grids have
+#: the multiples of STRIDE; the other k only lie beside a best value.
+PER_DECADE, STRIDE = 8, 2
+#: The scout tries every second of these in a range; the fine grid extends by REACH of them to each side of
+#: the best, the short one of larger sizes by SHORT_REACH, that of a probe by PROBE_REACH.
 SCOUT, REACH, SHORT_REACH, PROBE_REACH = (-4 * PER_DECADE, PER_DECADE), 4, 2, 3
 #: Limits of the widened grid.
 LOWEST, HIGHEST = -10 * PER_DECADE, 4 * PER_DECADE
@@ -49,12 +51,12 @@ BUDGET = 0.15
 FIRST_SHARE, PROBE_SHARE = 0.2, 0.2
 #: A purchase should bring the bound this far below the tolerance, or lower it at least to this share.
 MARGIN, WORTH = 0.9, 0.95
-#: Values of a full sweep, of a short one and of a probe; runs of a sweep at the target, by which budgets are
-#: measured.
-FULL, SHORT, PROBE = 2 * REACH + 1, 2 * SHORT_REACH + 1, 2 * PROBE_REACH + 1
+#: Values of a full sweep, of a short one and of a probe, and those beside the best one under SGD; runs of a
+#: sweep at the target, by which budgets are measured.
+FULL, SHORT, PROBE, BESIDE = 2 * REACH + 1, 2 * SHORT_REACH + 1, 2 * PROBE_REACH + 1, 2
 SWEEP_RUNS = FULL * FEWEST
 #: The cost of a probe in that unit.
-PROBE_COST = PROBE * PROBE_SHARE / SWEEP_RUNS
+PROBE_COST = (PROBE + BESIDE) * PROBE_SHARE / SWEEP_RUNS
 RUNS = "runs"
 
 LOSSES: Mapping[By, str] = {"training": "final_mse", "heldout": "heldout_mse"}
@@ -65,14 +67,25 @@ def rate(k: int) -> float:
     return float(f"{10 ** (k / PER_DECADE):.12g}")
 
 
+def around(x: float, reach: int) -> tuple[int, ...]:
+    """Return the grid that extends by `reach` values to each side of a coordinate."""
+    middle = round(PER_DECADE * x / STRIDE)
+    return tuple(STRIDE * k for k in range(middle - reach, middle + reach + 1))
+
+
+def beside(goal: Goal) -> int:
+    """Return the number of values that are tried beside the best one of a grid."""
+    return BESIDE if goal.study.optimizer == "sgd" else 0
+
+
 def target_sweep(goal: Goal) -> float:
     """Return the operations of a sweep at the target: the unit of the budget."""
     return SWEEP_RUNS * goal.operations(goal.target)
 
 
-def first_runs(seeds: int) -> int:
+def first_runs(goal: Goal, seeds: int) -> int:
     """Return the runs at the first size: a fine grid with all seeds, and the scout."""
-    return FULL * seeds + len(range(SCOUT[0], SCOUT[1] + 1, 2))
+    return (FULL + beside(goal)) * seeds + len(range(SCOUT[0], SCOUT[1] + 1, 2 * STRIDE))
 
 
 def first_size(goal: Goal, seeds: int, budget: float) -> int:
@@ -80,8 +93,8 @@ def first_size(goal: Goal, seeds: int, budget: float) -> int:
     allowed = budget * target_sweep(goal)
     affordable = goal.ladder[0]
     for first, *larger in (goal.ladder[i : i + FEWEST_SIZES] for i in range(len(goal.ladder))):
-        price = first_runs(seeds) * goal.operations(first)
-        short = SHORT * sum(map(goal.operations, larger))
+        price = first_runs(goal, seeds) * goal.operations(first)
+        short = (SHORT + beside(goal)) * sum(map(goal.operations, larger))
         if len(larger) + 1 == FEWEST_SIZES and price <= FIRST_SHARE * allowed and price + short <= allowed:
             affordable = first
     return affordable
@@ -90,13 +103,14 @@ def first_size(goal: Goal, seeds: int, budget: float) -> int:
 def expected_runs(goal: Goal, seeds: int, budget: float) -> dict[int, int]:
     """Return size → the number of runs that a search begins with; it may need more."""
     if goal.given:
-        scout = {goal.ladder[0]: first_runs(seeds)}
-        return dict.fromkeys(goal.ladder, FULL * seeds) | scout
+        scout = {goal.ladder[0]: first_runs(goal, seeds)}
+        return dict.fromkeys(goal.ladder, (FULL + beside(goal)) * seeds) | scout
     first = first_size(goal, seeds, budget)
-    left = budget * target_sweep(goal) - first_runs(seeds) * goal.operations(first)
+    left = budget * target_sweep(goal) - first_runs(goal, seeds) * goal.operations(first)
     _, least, *more = (_up_to(goal, first, scale) for scale in goal.ladder if scale > first)
-    affordable = [sizes for sizes in more if SHORT * sum(map(goal.operations, sizes)) <= left]
-    return {first: first_runs(seeds)} | dict.fromkeys([least, *affordable][-1], SHORT)
+    short = SHORT + beside(goal)
+    affordable = [sizes for sizes in more if short * sum(map(goal.operations, sizes)) <= left]
+    return {first: first_runs(goal, seeds)} | dict.fromkeys([least, *affordable][-1], short)
 
 
 def _up_to(goal: Goal, first: int, scale: int) -> tuple[int, ...]:
@@ -114,7 +128,7 @@ def _between(goal: Goal, low: int, high: int) -> int | None:
 class Sweep(NamedTuple):
     """What was trained at one size: learning rates of the lattice, and a number of seeds."""
 
-    grid: range
+    grid: tuple[int, ...]
     seeds: int
 
 
@@ -184,6 +198,7 @@ class Search:
         self.measured: dict[int, Sweep] = {}
         self.profiles: dict[int, Profile] = {}
         self.probed: Profile | None = None
+        self.zero: dict[int, float] = {}  # size → the loss of predicting zero
         study = wanted.study
         self.setting = Setting(
             study.lagrangian.name, float(getattr(study.lagrangian, "power", 1)), study.optimizer,
@@ -221,18 +236,18 @@ class Search:
         return sum(self.used.values())
 
     @staticmethod
-    def rates(grid: range) -> tuple[float, float]:
+    def rates(grid: Sequence[int]) -> tuple[float, float]:
         """Return the smallest and the largest learning rate of a grid."""
         return rate(grid[0]), rate(grid[-1])
 
     # --- one size ----------------------------------------------------------------------------------
 
-    def scout(self, scale: int) -> range:
+    def scout(self, scale: int) -> tuple[int, ...]:
         """Return the fine grid around the best rate of a coarse grid at one size."""
         self.progress.message(f"scouting at {self.goal.letter} = {scale}")
         low, high = SCOUT
         while True:
-            ks = list(range(low, high + 1, 2))
+            ks = list(range(low, high + 1, 2 * STRIDE))
             losses = {r["eta0"]: _loss(r, self.terms.by) for r in self._sweep(scale, ks, 1)}
             best = min(ks, key=lambda k: losses[rate(k)])
             if not math.isfinite(losses[rate(best)]):
@@ -244,36 +259,50 @@ class Search:
             elif best == high and high < HIGHEST:
                 high += PER_DECADE
             else:
-                return range(best - REACH, best + REACH + 1)
+                return around(best / PER_DECADE, REACH)
 
-    def measure(self, scale: int, grid: range, seeds: int) -> None:
-        """Sweep a size, and widen its grid until the optimum is inside."""
+    def measure(self, scale: int, grid: Sequence[int], seeds: int) -> None:
+        """Sweep a size, widen its grid until the optimum is inside, and try the values beside it."""
         many = "" if seeds == 1 else "s"
         self.progress.message(
             f"sweeping {self.goal.letter} = {scale}: {len(grid)} values, {seeds} seed{many}"
         )
+        swept, seen = self._followed(
+            tuple(grid), lambda grid: self._profile(self._sweep(scale, grid, seeds), grid)
+        )
+        if not np.isfinite(seen.best):
+            raise InputError(self._all_diverged(scale))
+        self.measured[scale], self.profiles[scale] = Sweep(swept, seeds), seen
+
+    def _followed(
+        self, grid: tuple[int, ...], profile: Callable[[tuple[int, ...]], Profile]
+    ) -> tuple[tuple[int, ...], Profile]:
+        """Return a grid with its optimum inside, and its profile."""
         while True:
-            profile = self._profile(self._sweep(scale, grid, seeds), grid)
-            low, high = grid[0], grid[-1]
-            if profile.end == "low" or not np.isfinite(profile.best):
-                low = max(low - 1, LOWEST)
-            elif profile.end == "high":
-                high = min(high + 1, HIGHEST)
-            if (wider := range(low, high + 1)) == grid:
+            seen = profile(grid)
+            wider = grid
+            if (seen.end == "low" or not np.isfinite(seen.best)) and grid[0] > LOWEST:
+                wider = (grid[0] - STRIDE, *grid)
+            elif seen.end == "high" and grid[-1] < HIGHEST:
+                wider = (*grid, grid[-1] + STRIDE)
+            if wider == grid:
                 break
             grid = wider
-        if not np.isfinite(profile.best):
-            raise InputError(self._all_diverged(scale))
-        self.measured[scale], self.profiles[scale] = Sweep(grid, seeds), profile
+        if beside(self.goal) and np.isfinite(seen.best):
+            best = grid[int(np.argmin(seen.mean))]
+            grid = tuple(sorted({*grid, best - 1, best + 1}))
+            seen = profile(grid)
+        return grid, seen
 
     def _all_diverged(self, scale: int) -> str:
         return (
             f"eta0: at {self.goal.letter} = {scale} runs diverge at every value, down to {rate(LOWEST):.0e}"
         )
 
-    def _profile(self, records: Records, grid: range) -> Profile:
+    def _profile(self, records: Records, grid: Sequence[int]) -> Profile:
         seeds = sorted({r["seed"] for r in records})
         losses = {(r["eta0"], r["seed"]): _loss(r, self.terms.by) for r in records}
+        self.zero[records[0]["scale"]] = float(np.mean([r["zero_mse"] for r in records]))
         x = np.array([k / PER_DECADE for k in grid])
         return Profile(x, np.array([[losses[rate(k), seed] for seed in seeds] for k in grid]))
 
@@ -290,8 +319,7 @@ class Search:
     def _next(self) -> dict[int, Sweep] | None:
         """Return what to buy next: sizes with their grids and seeds; None if enough is known."""
         missing = len(self.measured) < FEWEST_SIZES
-        bound = self.forecast().regret_bound
-        if not missing and bound <= self.terms.tolerance:
+        if not missing and self.forecast().regret_bound <= self.terms.tolerance:
             return None
         offers = [(self._price(p), self._promise(p), p) for p in self._purchases()]
         within = [offer for offer in offers if offer[0] <= self._left]
@@ -304,7 +332,7 @@ class Search:
         best = min(within, key=lambda offer: offer[1], default=None)
         if best is None:
             return None
-        worth = math.isfinite(best[1]) and best[1] <= WORTH * bound
+        worth = math.isfinite(best[1]) and best[1] <= WORTH * self.swept().risk()
         return best[2] if missing or worth else None
 
     def offer(self) -> tuple[int, float] | None:
@@ -323,7 +351,7 @@ class Search:
         runs = expected_runs(self.goal, self.terms.seeds, budget - self.terms.reserved)
         first, scale = min(runs), max(purchase)
         if scale > first and not self.goal.given:
-            larger = dict.fromkeys(_up_to(self.goal, first, scale), SHORT)
+            larger = dict.fromkeys(_up_to(self.goal, first, scale), SHORT + beside(self.goal))
             runs = {first: runs[first], **larger, scale: len(purchase[scale].grid) * purchase[scale].seeds}
         operations = sum(number * self.goal.operations(scale) for scale, number in runs.items())
         return operations + self.terms.reserved * self.target_sweep
@@ -335,7 +363,9 @@ class Search:
         return (self.terms.budget - reserved) * self.target_sweep - self.spent
 
     def _suffices(self, purchase: Mapping[int, Sweep]) -> bool:
-        return self._promise(purchase) <= MARGIN * self.terms.tolerance
+        """Return whether the bound should be within the tolerance, with a margin."""
+        risk = self._promise(purchase) / MARGIN
+        return constants(self._setting).bound(risk) <= self.terms.tolerance
 
     def _purchases(self) -> list[dict[int, Sweep]]:
         """Return what could be bought: seeds at the largest size, or a larger size.
@@ -344,16 +374,15 @@ class Search:
         """
         largest = max(self.measured)
         here = self.measured[largest]
-        middle = round(PER_DECADE * self.profiles[largest].optimum)
-        around = range(middle - SHORT_REACH, middle + SHORT_REACH + 1)
+        short = around(self.profiles[largest].optimum, SHORT_REACH)
         purchases = [{largest: Sweep(here.grid, n)} for n in range(here.seeds + 1, MOST_SEEDS + 1)]
         if len(self.measured) < FEWEST_SIZES:  # sizes say more than seeds
             purchases = []
         for scale in (s for s in self.goal.ladder if s > largest):
             sizes = _up_to(self.goal, largest, scale) if len(self.measured) == 1 else (scale,)
             if len(self.measured) + len(sizes) >= FEWEST_SIZES:
-                below = dict.fromkeys(sizes[:-1], Sweep(around, 1))
-                purchases += [{**below, scale: Sweep(around, n)} for n in range(1, FEWEST + 1)]
+                below = dict.fromkeys(sizes[:-1], Sweep(short, 1))
+                purchases += [{**below, scale: Sweep(short, n)} for n in range(1, FEWEST + 1)]
         return purchases
 
     def _price(self, purchase: Mapping[int, Sweep]) -> float:
@@ -362,11 +391,12 @@ class Search:
         for scale, sweep in purchase.items():
             present = self.measured.get(scale)
             existing = len(present.grid) * present.seeds if present else 0
-            total += (len(sweep.grid) * sweep.seeds - existing) * self.goal.operations(scale)
+            values = len(sweep.grid) if present else len(sweep.grid) + beside(self.goal)
+            total += (values * sweep.seeds - existing) * self.goal.operations(scale)
         return total
 
     def _promise(self, purchase: Mapping[int, Sweep]) -> float:
-        """Return the bound that a purchase should lead to, if the optimum goes on as it did."""
+        """Return the risk that a purchase should lead to, if the optimum goes on as it did."""
         now = self.swept()
         scale = max(purchase)
         doublings, x = now.doublings, now.x
@@ -375,11 +405,18 @@ class Search:
             x = (*x, x[-1] + now.drift * (further - doublings[-1]))
             doublings = (*doublings, further)
         then = dataclasses.replace(
-            now, doublings=doublings, x=x, seeds=purchase[scale].seeds, edge=self._edge(scale)
-        )
-        return constants(self._setting).factor * then.unit()
+            now, doublings=doublings, x=x, seeds=purchase[scale].seeds, edge=self._edge(scale),
+            at_edge=now.at_edge and scale in self.measured,
+        )  # fmt: skip
+        return then.risk()
 
     # --- what is known -----------------------------------------------------------------------------
+
+    @property
+    def learned(self) -> bool:
+        """Whether the best loss of the largest size is well below that of predicting zero."""
+        largest = max(self.profiles)
+        return math.exp(self.profiles[largest].best) <= LEARNED * self.zero[largest]
 
     @property
     def _setting(self) -> Setting:
@@ -406,20 +443,20 @@ class Search:
 
     def probe_target(self) -> None:
         """Train the target shortly with a few values around the forecast."""
-        middle = round(PER_DECADE * self.forecast().x)
-        grid = range(middle - PROBE_REACH, middle + PROBE_REACH + 1)
-        study = self.study((self.goal.target,), grid, 1)
-        study = dataclasses.replace(study, epochs=max(1, round(PROBE_SHARE * study.epochs)), name="")
-        self.progress.message(f"probing {self.goal.letter} = {self.goal.target}: {study.epochs} epochs")
-        profile = self._profile(self.train(study, study.runs()), grid)
-        self.probed = profile if math.isfinite(profile.optimum) else None
+        epochs = max(1, round(PROBE_SHARE * self.goal.study.epochs))
+        self.progress.message(f"probing {self.goal.letter} = {self.goal.target}: {epochs} epochs")
+
+        def profile(grid: tuple[int, ...]) -> Profile:
+            short = dataclasses.replace(self.study((self.goal.target,), grid, 1), epochs=epochs, name="")
+            return self._profile(self.train(short, short.runs()), grid)
+
+        _, seen = self._followed(around(self.forecast().x, PROBE_REACH), profile)
+        self.probed = seen if math.isfinite(seen.optimum) else None
 
     def common_runs(self) -> list[Row]:
         """Return the runs at learning rates that every size has, with their curves."""
-        first = max(sweep.grid[0] for sweep in self.measured.values())
-        last = min(sweep.grid[-1] for sweep in self.measured.values())
-        grid = range(first, last + 1)
-        if not len(grid):
+        grid = sorted(set.intersection(*(set(sweep.grid) for sweep in self.measured.values())))
+        if not grid:
             return []
         return [
             row for scale, sweep in self.measured.items() for row in self._sweep(scale, grid, sweep.seeds)
@@ -429,10 +466,7 @@ class Search:
         """Return the verdict on the sizes alone: whether the optimum of the smallest one stays put."""
         rows = self.common_runs()
         if len({r["eta0"] for r in rows}) < FEWEST:  # the optimum has left the grid of the smallest size
-            grid = range(
-                min(s.grid[0] for s in self.measured.values()),
-                max(s.grid[-1] for s in self.measured.values()) + 1,
-            )
+            grid = sorted({k for sweep in self.measured.values() for k in sweep.grid})
             for scale, sweep in list(self.measured.items()):
                 self.measure(scale, grid, sweep.seeds)
             rows = self.common_runs()

@@ -31,7 +31,7 @@ from denseam.workflow.data_use import data_use
 from denseam.workflow.goals import FEWEST_SIZES, Goal, goal
 from denseam.workflow.joint import best_point, neighbours, prepare
 from denseam.workflow.recipe import Recipe, write_result
-from denseam.workflow.search import BUDGET, PER_DECADE, Search, Terms, first_size, rate
+from denseam.workflow.search import BUDGET, Search, Terms, around, first_size, rate
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,6 +70,8 @@ class Tuned:
         The values of other tuned axes.
     scales, profiles
         Size → the number of its seeds, and its loss as a function of log10 η0.
+    learned
+        Whether the best loss at the largest size is well below that of predicting zero.
     remedy
         What would settle a refusal; `advice` is the sentence.
     options
@@ -84,6 +86,7 @@ class Tuned:
     constants: Mapping[str, float]
     scales: Mapping[int, int]
     profiles: Mapping[int, Profile]
+    learned: bool
     remedy: Advice | None
     cost: Cost
     expected: Expected | None
@@ -94,7 +97,7 @@ class Tuned:
     def recommended(self) -> bool:
         """Whether a value is recommended."""
         within = self.forecast.regret_bound <= self.tolerance
-        return within and all(v.status == "TRANSFERS" for v in self.others.values())
+        return within and self.learned and all(v.status == "TRANSFERS" for v in self.others.values())
 
     @property
     def eta0(self) -> float | None:
@@ -262,6 +265,8 @@ def _unfit(wanted: Goal, by: By, probe: bool) -> Iterator[str]:
     use, optimizer = data_use(wanted), wanted.study.optimizer
     if by == "heldout" and use.used == use.available and not use.heldout:
         yield "by 'heldout' needs held-out samples: heldout must be above 0"
+    if probe and by == "heldout":
+        yield "probe is for by 'training': a short training says nothing about the held-out optimum"
     if probe and optimizer != "sgd":
         yield (
             f"probe is for the optimizer 'sgd', got {optimizer!r}: a short training says nothing about its "
@@ -298,6 +303,7 @@ def _tuned(search: Search, others: tuple[str, ...], trials: int) -> Tuned:
         constants=dict(search.constants),
         scales={scale: search.measured[scale].seeds for scale in sorted(search.measured)},
         profiles=dict(sorted(search.profiles.items())),
+        learned=search.learned,
         remedy=None,
         cost=Cost(
             runs=len(search.used),
@@ -312,7 +318,8 @@ def _tuned(search: Search, others: tuple[str, ...], trials: int) -> Tuned:
     )
     if result.recommended:
         return result
-    remedy = advise(wanted, of_sizes, judged, search.offer(), terms.probe)
+    may_probe = not terms.probe and not any(_unfit(wanted, terms.by, probe=True))
+    remedy = advise(wanted, judged, search.offer(), learned=result.learned, may_probe=may_probe)
     return dataclasses.replace(result, remedy=remedy)
 
 
@@ -321,8 +328,6 @@ def _judge_axis(search: Search, axis: str, x: float) -> Verdict:
     scales = tuple(sorted(search.measured))[:FEWEST_SIZES]
     values = neighbours(axis, search.constants[axis])
     fixed = {a: (v,) for a, v in search.constants.items() if a != axis}
-    study = search.goal.at(
-        scales, (rate(round(PER_DECADE * x)),), search.terms.seeds, **fixed, **{axis: values}
-    )
+    study = search.goal.at(scales, (rate(*around(x, 0)),), search.terms.seeds, **fixed, **{axis: values})
     search.progress.message(f"checking that {axis} = {search.constants[axis]:.3g} transfers, too")
     return verdict(search.train(study, study.runs()), axis=axis)[0]

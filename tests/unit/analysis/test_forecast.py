@@ -9,8 +9,8 @@ import pytest
 
 from denseam.analysis import forecast as forecasts
 from denseam.analysis.forecast import (
+    BOUNDS,
     FLATTEST,
-    LEAST_BOUND,
     Entry,
     Setting,
     Swept,
@@ -43,7 +43,12 @@ def swept(
 
 
 def entry(**changes):
-    return dataclasses.replace(Entry(0.04, 0.1, 0.5, 2.0, 0.1, 20, 40), **changes)
+    return dataclasses.replace(Entry(0.04, 0.1, 0.5, steps(2.0), 0.1, 20, 40), **changes)
+
+
+def steps(q):
+    """Limits by which the bound is q times the risk, rounded up."""
+    return tuple(bound / q for bound in BOUNDS)
 
 
 # --- the equations -----------------------------------------------------------------------------------
@@ -51,7 +56,7 @@ def entry(**changes):
 
 @pytest.mark.parametrize("probed", [False, True])
 def test_the_equations(probed):
-    rng = np.random.default_rng(0)
+    rng, seen = np.random.default_rng(0), set()
     for _ in range(40):
         m = int(rng.integers(2, 5))
         sizes = np.cumsum(rng.integers(20, 90, m)).tolist()
@@ -60,20 +65,30 @@ def test_the_equations(probed):
         optima[0] = rng.normal(-1.5, 0.1, 3).tolist()
         c, sigma = rng.uniform(0.3, 8), rng.uniform(0, 1)
         lambdas = tuple(rng.uniform(1, 20, 2))
-        mu, w, v, q = rng.uniform(-0.1, 0.1), rng.uniform(0, 1), rng.uniform(0, 1), rng.uniform(1, 5)
+        mu, w, v, limits = (
+            rng.uniform(-0.1, 0.1),
+            rng.uniform(0, 1),
+            rng.uniform(0, 1),
+            steps(rng.uniform(0.2, 2)),
+        )
         probe = float(rng.normal(-1.5, 0.2)) if probed else None
-        expected = reference.forecast(sizes, target, optima, c, mu, w, v, q, lambdas, sigma, probe)
+        expected = reference.forecast(sizes, target, optima, c, mu, w, v, limits, lambdas, sigma, probe)
         profiles = {n: valley(seeds, c) for n, seeds in zip(sizes, optima, strict=True)}
         edge = math.log10((lambdas[0] + sigma**2) / (lambdas[1] + sigma**2))
         known = Swept.of(profiles, target, edge, None if probe is None else valley([probe]))
-        found = forecast(known, SGD, entry(shift=mu, slope=w, edge=v, factor=q, median=0.2))
+        found = forecast(known, SGD, entry(shift=mu, slope=w, edge=v, limits=limits, median=0.2))
         assert found.x == pytest.approx(expected["x"], abs=1e-6)
-        assert known.unit() == pytest.approx(expected["unit"], rel=1e-4)
-        assert found.regret_bound == pytest.approx(expected["bound"], rel=1e-4)
-        assert found.predicted_regret == pytest.approx(0.2 * expected["unit"], rel=1e-4)
-        assert found.interval == pytest.approx((expected["low"], expected["high"]), rel=1e-3)
-        assert found.uncorrected_bound == pytest.approx(expected["uncorrected"], rel=1e-3)
+        assert known.risk() == pytest.approx(expected["risk"], rel=1e-4)
+        assert found.regret_bound == expected["bound"]
+        assert found.predicted_regret == pytest.approx(
+            min(0.2 * expected["risk"], expected["bound"]), rel=1e-4
+        )
+        if math.isfinite(found.regret_bound):
+            seen.add(found.regret_bound)
+            assert found.interval == pytest.approx((expected["low"], expected["high"]), rel=1e-3)
+            assert found.uncorrected_bound == pytest.approx(expected["uncorrected"], rel=1e-3)
         assert found.value == float(f"{10**found.x:.3g}")
+    assert len(seen) > 3
 
 
 def test_the_bound_is_wider_for_what_is_known_less():
@@ -85,10 +100,10 @@ def test_the_bound_is_wider_for_what_is_known_less():
         swept(edge=0.3),
         swept(optima=((-1.5, -1.4, -1.3), (-1.5,), (-1.4,)), curvature=4.0),
     ):
-        assert wider.unit() > base.unit()
-    assert swept(optima=((-1.5, -1.4, -1.3), (-1.4,), (-1.4,) * 3)).unit() < base.unit()
+        assert wider.risk() > base.risk()
+    assert swept(optima=((-1.5, -1.4, -1.3), (-1.4,), (-1.4,) * 3)).risk() < base.risk()
     at_target = swept(scales=(64, 128, 256))
-    assert at_target.unit() == pytest.approx(0.5 * 2.0 * 0.1**2)  # only the seeds
+    assert at_target.risk() == pytest.approx(0.5 * 2.0 * 0.1**2)  # only the seeds
 
 
 def test_seeds_count_by_how_many_a_size_has():
@@ -103,25 +118,25 @@ def test_no_bound_rests_on_a_flat_valley_or_an_edge_that_is_not_resolved():
     profiles = {n: valley([-1.4] * 3) for n in (32, 64)}
     cliff = valley([-1.4] * 3, edge=-1.3)
     at_edge = Swept.of({**profiles, 128: cliff}, 256)
-    assert at_edge.unit() == math.inf
+    assert at_edge.risk() == math.inf
     found = forecast(at_edge, ADAM, entry())
     assert found.regret_bound == math.inf
     assert found.to_json(0.02)["regret_bound"] is None
     assert json.dumps(found.to_json(0.02), allow_nan=False)
-    assert math.isfinite(Swept.of({**profiles, 128: cliff}, 256, probe=valley([-1.5])).unit())
-    assert Swept.of({**profiles, 128: valley([-1.4] * 3)}, 256, probe=cliff).unit() == math.inf
+    assert math.isfinite(Swept.of({**profiles, 128: cliff}, 256, probe=valley([-1.5])).risk())
+    assert Swept.of({**profiles, 128: valley([-1.4] * 3)}, 256, probe=cliff).risk() == math.inf
 
 
-def test_no_bound_is_smaller_than_the_least():
-    assert (
-        forecast(swept(scales=(64, 128, 256), optima=((-1.4,) * 3,) * 3), ADAM, entry()).regret_bound
-        == LEAST_BOUND
-    )
+def test_bounds_are_steps_of_the_risk():
+    made = entry(limits=(0.0, 0.01, 0.01, 0.1, 0.1, 0.1))
+    assert [made.bound(u) for u in (0.001, 0.01, 0.011, 0.1, 0.11)] == [0.02, 0.02, 0.05, 0.05, math.inf]
+    certain = swept(scales=(64, 128, 256), optima=((-1.4,) * 3,) * 3)
+    assert forecast(certain, ADAM, entry()).regret_bound == min(BOUNDS)
 
 
 def test_a_drift_is_corrected_only_where_the_bound_needs_it():
     moving = swept(optima=((-1.6,) * 3, (-1.5,) * 3, (-1.4,) * 3))
-    found = forecast(moving, ADAM, entry(shift=0.0, slope=1.0, factor=1.0))
+    found = forecast(moving, ADAM, entry(shift=0.0, slope=1.0, limits=steps(1.0)))
     assert found.x == pytest.approx(-1.3, abs=1e-6)
     assert found.regret_bound < 0.02 < found.uncorrected_bound
     assert found.drift_corrected(0.02)
@@ -137,13 +152,13 @@ def test_a_drift_is_corrected_only_where_the_bound_needs_it():
 def test_a_table_survives_its_document():
     made = {
         ADAM: entry(shift=-0.0123449),
-        dataclasses.replace(SGD, probe=True, by="heldout"): entry(factor=math.inf),
+        dataclasses.replace(SGD, probe=True, by="heldout"): entry(limits=(0.0,) * 6),
     }
     document = json.loads(json.dumps(write_table(made), allow_nan=False))
     read = read_table(document)
     assert read.keys() == made.keys()
     assert read[ADAM] == entry(shift=-0.01234)  # four digits
-    assert read[dataclasses.replace(SGD, probe=True, by="heldout")].factor == math.inf
+    assert read[dataclasses.replace(SGD, probe=True, by="heldout")].limits == (0.0,) * 6
 
 
 def test_the_table_of_the_package_has_the_settings_that_are_promised():
@@ -156,28 +171,30 @@ def test_the_table_of_the_package_has_the_settings_that_are_promised():
         for by in ("training", "heldout"):
             constants_of = known[Setting(activation, 1.0, optimizer, regime, by)]
             assert constants_of.families >= 10
-            assert 0 < constants_of.median < constants_of.factor
+            assert 0 < constants_of.median < 1
+            assert list(constants_of.limits) == sorted(constants_of.limits)
+            assert constants_of.limits[-1] > 0
             assert abs(constants_of.shift) < 0.1
 
 
-def test_unknown_settings_have_the_widest_bound_doubled(monkeypatch):
+def test_unknown_settings_have_the_smallest_limits_halved(monkeypatch):
     known = {
-        ADAM: entry(factor=2.0, median=0.1),
-        SGD: entry(factor=5.0, median=0.3),
-        dataclasses.replace(SGD, by="heldout"): entry(factor=9.0),
-        dataclasses.replace(SGD, probe=True): entry(factor=math.inf),
-        dataclasses.replace(SGD, power=2.0): entry(factor=math.inf),
+        ADAM: entry(limits=steps(2.0), median=0.1),
+        dataclasses.replace(ADAM, power=2.0): entry(limits=steps(5.0), median=0.3),
+        dataclasses.replace(ADAM, by="heldout"): entry(limits=steps(9.0)),
+        SGD: entry(limits=(0.0,) * 6),
     }
     monkeypatch.setattr(forecasts, "table", lambda: known)
     assert constants(ADAM) is known[ADAM]
     for unknown in (
         dataclasses.replace(ADAM, activation="tanh"),
         dataclasses.replace(ADAM, power=3.0),
-        dataclasses.replace(ADAM, regime="memories-only"),
         dataclasses.replace(ADAM, prescribed=False),
     ):
         found = constants(unknown)
-        assert (found.factor, found.families, found.shift) == (10.0, 0, 0.0)
-        assert forecast(swept(), unknown).regret_bound == pytest.approx(10.0 * swept().unit())
-    assert constants(dataclasses.replace(ADAM, by="heldout")).factor == 18.0
-    assert constants(dataclasses.replace(SGD, power=3.0, probe=True)).factor == math.inf
+        assert found.limits == pytest.approx(steps(10.0))
+        assert (found.median, found.families, found.shift) == (0.3, 0, 0.0)
+        assert forecast(swept(), unknown).regret_bound == found.bound(swept().risk()) > 0.05
+    assert constants(dataclasses.replace(ADAM, power=3.0, by="heldout")).limits == pytest.approx(steps(18.0))
+    for none in (dataclasses.replace(SGD, power=3.0), dataclasses.replace(ADAM, regime="memories-only")):
+        assert constants(none).bound(0.001) == math.inf

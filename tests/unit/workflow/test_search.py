@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from denseam.analysis.forecast import Entry, Setting, constants
+from denseam.analysis.forecast import BOUNDS, Entry, Setting, constants
 from denseam.errors import InputError
 from denseam.workflow import search
 from denseam.workflow.advice import Remedy
@@ -20,13 +20,20 @@ from tests.synthetic import Landscape, made_up_runs
 
 SETTING = Setting("relu", 1.0, "adam", "proportional")
 SGD = Setting("relu", 1.0, "sgd", "proportional")
+
+
+def steps(q):
+    """Limits by which the bound is q times the risk, rounded up."""
+    return tuple(bound / q for bound in BOUNDS)
+
+
 #: Constants as the corpus gives them, but round, and so that a drift is continued.
 CONSTANTS = {
-    SETTING: Entry(shift=0.0, slope=1.0, edge=0.0, factor=2.0, median=0.1, families=20, studies=40),
-    SGD: Entry(0.0, 1.0, 0.5, math.inf, 0.3, 10, 10),
-    Setting("relu", 1.0, "sgd", "proportional", probe=True): Entry(0.0, 0.1, 0.5, 2.0, 0.1, 10, 10),
-    Setting("relu", 1.0, "adam", "proportional", by="heldout"): Entry(0.0, 1.0, 0.0, 3.0, 0.2, 20, 40),
-    Setting("relu", 1.0, "adam", "memories-only"): Entry(0.0, 1.0, 0.0, 2.0, 0.1, 20, 40),
+    SETTING: Entry(shift=0.0, slope=1.0, edge=0.0, limits=steps(2.0), median=0.1, families=20, studies=40),
+    SGD: Entry(0.0, 1.0, 0.5, (0.0,) * len(BOUNDS), 0.3, 10, 10),
+    Setting("relu", 1.0, "sgd", "proportional", probe=True): Entry(0.0, 0.1, 0.5, steps(2.0), 0.1, 10, 10),
+    Setting("relu", 1.0, "adam", "proportional", by="heldout"): Entry(0.0, 1.0, 0.0, steps(3.0), 0.2, 20, 40),
+    Setting("relu", 1.0, "adam", "memories-only"): Entry(0.0, 1.0, 0.0, steps(2.0), 0.1, 20, 40),
 }  # fmt: skip
 WANTED = {"features": 1024, "epochs": 10}
 TARGET = WANTED["features"]
@@ -64,7 +71,7 @@ def test_an_optimum_that_stays_needs_three_sizes_and_little_else(searched):
     assert (found.status, found.exit_code, found.recommended) == ("TRANSFERS", 0, True)
     assert math.log10(found.eta0) == pytest.approx(-1.3, abs=0.002)
     assert not found.drift_corrected
-    assert found.forecast.regret_bound == pytest.approx(2.0 * (0.003 + 0.5 * 2.0 * 0.03**2), rel=1e-3)
+    assert found.forecast.regret_bound == 0.01 > 2.0 * (0.003 + 0.5 * 2.0 * 0.03**2)
     assert found.cost.share < 0.05
     assert (found.advice, found.commands) == ("", ())
 
@@ -222,6 +229,30 @@ def test_if_everything_diverges_it_is_said_in_one_line(searched):
         searched(flat(edge=only_large))
 
 
+@pytest.mark.parametrize(("edge", "rough"), [(-1.2, False), (-1.25, True)])
+def test_under_sgd_the_values_beside_the_best_one_are_tried(searched, edge, rough):
+    """The grid of quarters has its best value at -1.25; -1.375 and -1.125 lie beside it."""
+    found = searched(flat(edge=edge, optimum=-1.27 if rough else -1.35), optimizer="sgd")
+    for profile in found.profiles.values():
+        best = profile.x[profile.mean.argmin()]
+        assert min(abs(profile.x - best)[abs(profile.x - best) > 0]) == pytest.approx(0.125)
+        assert profile.rough == rough
+    assert found.forecast.at_edge == rough
+
+
+def test_a_flat_valley_in_which_nothing_was_learned_is_not_recommended(searched):
+    landscape = flat(curvature=0.1)
+
+    def law(asked, spec):
+        return tuple(4.9 * loss for loss in landscape(asked, spec))
+
+    found = searched(law)
+    assert found.forecast.regret_bound <= 0.02
+    assert (found.recommended, found.eta0, found.status) == (False, None, "INCONCLUSIVE")
+    assert found.remedy.remedy is Remedy.LEARN_MORE
+    assert searched(landscape).recommended
+
+
 # --- the loss, the tolerance, the probe --------------------------------------------------------------
 
 
@@ -235,7 +266,7 @@ def test_by_heldout_is_about_the_held_out_loss(searched):
     found = searched(landscape, by="heldout")
     assert math.log10(found.eta0) == pytest.approx(-1.8, abs=0.01)
     said = found.to_json()
-    assert (said["by"], said["regret_bound"]) == ("heldout", pytest.approx(3.0 * 0.0039, rel=1e-3))
+    assert (said["by"], said["regret_bound"]) == ("heldout", 0.02)  # at least 3.0 * 0.0039
     assert math.log10(searched(landscape).eta0) == pytest.approx(-1.3, abs=0.01)
 
 
@@ -251,17 +282,17 @@ def test_a_probe_trains_the_target_shortly(searched, early):
 
     found = searched(law, optimizer="sgd", probe=True, tolerance=0.1)
     assert {(epochs, seed) for epochs, seed, _ in probed} == {(2, 0)}
-    assert len({eta0 for *_, eta0 in probed}) == 7
+    assert len({eta0 for *_, eta0 in probed}) == 9  # seven, and two beside the best
     assert found.recommended
-    # what is still stable at the target, and was best at the small sizes
-    assert math.log10(found.eta0) == pytest.approx(-1.3 + min(early, 0.0), abs=0.02)
-    assert found.cost.tuning >= 7 * 0.2 * found.cost.target_run
+    # nearer to what is stable at the target than to what was best at the small sizes
+    assert math.log10(found.eta0) == pytest.approx(-1.3 + (0.7 if early < 0 else 0.2) * early, abs=0.02)
+    assert found.cost.tuning >= 9 * 0.2 * found.cost.target_run
     assert found.cost.share <= 0.15
 
 
 def test_seeds_are_bought_after_a_probe_too(searched):
-    refused = searched(flat(scatter=0.1), optimizer="sgd", probe=True, budget=0.06)
-    assert refused.cost.share <= 0.06  # the probe has its share
+    refused = searched(flat(scatter=0.1), optimizer="sgd", probe=True, budget=0.075)
+    assert refused.cost.share <= 0.075  # the probe has its share
     assert len(refused.scales) == 3
     assert refused.remedy.remedy is Remedy.MORE_BUDGET
     assert " --probe " in refused.commands[0]
@@ -272,10 +303,10 @@ def test_seeds_are_bought_after_a_probe_too(searched):
 
 
 def test_a_probe_keeps_its_share_of_the_budget(searched, monkeypatch):
-    wide = {**CONSTANTS, SGD: dataclasses.replace(CONSTANTS[SGD], factor=30.0)}
+    wide = {**CONSTANTS, SGD: dataclasses.replace(CONSTANTS[SGD], limits=steps(30.0))}
     monkeypatch.setattr("denseam.analysis.forecast.table", lambda: wide)
     found = searched(flat(scatter=0.15), optimizer="sgd", probe=True, tolerance=0.005)
-    assert found.scales[512] > 2  # seeds were bought before the probe
+    assert found.scales[512] > 1  # seeds were bought before the probe
     assert 0.1 < found.cost.share <= 0.15
 
 
@@ -323,7 +354,7 @@ def test_a_setting_without_a_calibration_is_refused_unless_it_is_very_sure(searc
     found = searched(flat(), activation="tanh")
     assert found.forecast.entry == constants(Setting("tanh", 1.0, "adam", "proportional"))
     assert found.forecast.entry.families == 0
-    assert found.forecast.regret_bound == pytest.approx(2 * 2.0 * 0.0039, rel=1e-3)  # twice that of relu
+    assert found.forecast.regret_bound == 0.02  # at least 2 * 2.0 * 0.0039: twice that of relu
 
 
 @pytest.mark.parametrize(
@@ -369,9 +400,11 @@ def test_all_that_is_wrong_is_said_together(tmp_path):
         )
     assert len(caught.value.problems) == 5
     assert "probe is for the optimizer 'sgd', got 'adam'" in str(caught.value)
+    with pytest.raises(InputError, match="probe is for by 'training'"):
+        tune(goal("isotropic", features=512, optimizer="sgd"), tmp_path / "out", probe=True, by="heldout")
     assert not (tmp_path / "out").exists()
 
 
 def test_rates_are_one_lattice():
     assert rate(0) == 1.0
-    assert [rate(k) for k in (-PER_DECADE, -2, PER_DECADE)] == [0.1, pytest.approx(10**-0.5), 10.0]
+    assert [rate(k) for k in (-PER_DECADE, -4, PER_DECADE)] == [0.1, pytest.approx(10**-0.5), 10.0]

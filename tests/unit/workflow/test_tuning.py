@@ -337,7 +337,7 @@ def judged(cause=Cause.OPTIMUM_MOVES, scales=(128, 256, 512)):
 )
 def test_advice_names_what_is_known_to_spoil_transfer(settings, remedy, words):
     wanted = goal("isotropic", features=1024, epochs=2, **settings)
-    given = advise(wanted, judged(Cause.TOO_COSTLY), {}, (512, 0.3), False)
+    given = advise(wanted, {}, (512, 0.3), learned=True, may_probe=True)
     assert given.remedy is remedy
     assert words in given.describe()
 
@@ -348,18 +348,17 @@ OFFER = (512, 0.25)
 @pytest.mark.parametrize(
     ("changes", "remedy", "words"),
     [
-        ({"verdict": judged(Cause.NOTHING_LEARNED)}, Remedy.LEARN_MORE, "more --epochs"),
+        ({"learned": False}, Remedy.LEARN_MORE, "more --epochs"),
         ({"others": {"s2_0": judged()}}, Remedy.LEAVE_AXES, "s2_0 does not"),
         ({}, Remedy.MORE_BUDGET, "runs at N = 512 should settle it: allow them with --budget 0.25"),
         ({"offer": None}, Remedy.SWEEP_TARGET, "sweep the target itself"),
-        ({"offer": None, "optimizer": "sgd"}, Remedy.PROBE, "--probe"),
-        ({"offer": None, "optimizer": "sgd", "probed": True}, Remedy.SWEEP_TARGET, "sweep the target itself"),
+        ({"offer": None, "may_probe": True}, Remedy.PROBE, "--probe"),
         ({"offer": None, "scales": (64, 128, 256)}, Remedy.OTHER_SIZES, "--scales 64,128,256,512"),
     ],
 )
 def test_advice_follows_what_is_missing(changes, remedy, words):
-    asked = {"verdict": judged(), "others": {}, "offer": OFFER, "probed": False, **changes}
-    settings = {key: asked.pop(key) for key in ("optimizer", "scales") if key in asked}
+    asked = {"others": {}, "offer": OFFER, "learned": True, "may_probe": False, **changes}
+    settings = {key: asked.pop(key) for key in ("scales",) if key in asked}
     given = advise(goal("isotropic", features=1024, epochs=2, **settings), **asked)
     assert given.remedy is remedy
     assert words in given.describe()
@@ -367,9 +366,8 @@ def test_advice_follows_what_is_missing(changes, remedy, words):
 
 def test_advice_has_the_numbers():
     wanted = goal("isotropic", features=1024, epochs=2)
-    assert advise(wanted, judged(), {}, OFFER, False) == Advice(
-        Remedy.MORE_BUDGET, letter="N", scale=512, budget=0.25
-    )
+    given = advise(wanted, {}, OFFER, learned=True, may_probe=False)
+    assert given == Advice(Remedy.MORE_BUDGET, letter="N", scale=512, budget=0.25)
 
 
 # --- prediction --------------------------------------------------------------------------------------
