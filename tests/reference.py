@@ -304,9 +304,12 @@ def forecast(
     r, tau = 0.003, 0.03
     u = g**2 * (r + c * tau**2 / 2) + c / 2 * (s2 / k + (g**2 * delta**2 + ell**2) / 4)
     bounds = np.array([0.01, 0.02, 0.03, 0.05, 0.1, 0.2, np.inf])
-    bound = bounds[[*(u <= limit for limit in limits), True]].min()
+    bound, uncorrected = (
+        bounds[[*(risk <= limit for limit in limits), True]].min()
+        for risk in (u, u + c / 2 * (hat - x[-1]) ** 2)
+    )
     h = np.sqrt(2 * np.log(1 + bound) / c)
     return {
         "x": hat, "risk": u, "bound": bound, "low": 10 ** (hat - h), "high": 10 ** (hat + h),
-        "uncorrected": np.exp(c / 2 * (h + abs(hat - x[-1])) ** 2) - 1,
+        "uncorrected": uncorrected,
     }  # fmt: skip

@@ -202,7 +202,7 @@ class Forecast:
         Half of the studies of the corpus with this risk cost at most the first, nearly all with at most this
         risk at most the second.
     uncorrected_bound
-        The bound for the optimum of the largest size, taken as it is.
+        The bound for x_m, taken as it is: for the risk u + ½ c (x̂ - x_m)².
     interval
         The values whose optimum at the target would be compatible with the bound.
     at_edge
@@ -249,12 +249,11 @@ def forecast(swept: Swept, setting: Setting, entry: Entry | None = None) -> Fore
     bound = entry.bound(risk)
     c = swept.curvature
     half = math.sqrt(2 * math.log1p(bound) / c) if math.isfinite(bound) else math.inf
-    offset = half + abs(x - swept.x[-1])
     return Forecast(
         x=x,
         predicted_regret=min(entry.median * risk, bound),
         regret_bound=bound,
-        uncorrected_bound=math.expm1(min(0.5 * c * offset**2, 700.0)),
+        uncorrected_bound=entry.bound(risk + 0.5 * c * (x - swept.x[-1]) ** 2),
         interval=(10 ** (x - min(half, 300.0)), 10 ** min(x + half, 300.0)),
         at_edge=swept.at_edge,
         setting=setting,
