@@ -75,12 +75,15 @@ def folder(tmp_path_factory):
 @pytest.fixture
 def coarsely(monkeypatch):
     """Pictures of a sixteenth of the pixels, whose panels are not fitted to their labels: `make docs` does that."""
-    from matplotlib.layout_engine import ConstrainedLayoutEngine
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
 
-    from denseam.report.plots import style
+    def save(figure, file, **_options):
+        figure.set_layout_engine("none")
+        figure.set_dpi(50)
+        FigureCanvasAgg(figure).print_png(file)
 
-    monkeypatch.setitem(style._RC, "savefig.dpi", 50)
-    monkeypatch.setattr(ConstrainedLayoutEngine, "execute", lambda _self, _figure: None)
+    monkeypatch.setattr(Figure, "savefig", save)
 
 
 @pytest.fixture(scope="session")
