@@ -51,6 +51,16 @@ def _number(item):
     return zlib.crc32(item.nodeid.encode())
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _quick_rates():
+    """The rate of this machine, measured by a small product: it is reported, but nothing here depends on it."""
+    from denseam.workflow import planning
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(planning, "SQUARE_ON_CPU", 256)
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _no_matmul_shortcuts():
     with jax.default_matmul_precision("highest"):
