@@ -30,8 +30,8 @@ os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
 
 #: The files that take longest, in this order, so that none of them is begun last; the others come after them.
 LONGEST_FIRST = (
-    "coordinates", "compatibility", "workflow", "gallery", "dense_am", "lagrangians", "probes", "engine", "cli", "training", "target",
-    "store", "figures", "theory", "memory", "tuning", "report", "readers", "docs", "public",
+    "coordinates", "gallery", "workflow", "cli", "compatibility", "engine", "dense_am", "training", "probes", "lagrangians", "memory",
+    "figures", "tuning", "theory", "optimized", "readers", "docs", "target", "store", "public", "calibration", "report",
 )  # fmt: skip
 
 
