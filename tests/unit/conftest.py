@@ -41,9 +41,9 @@ def pytest_collection_modifyitems(config, items):
     items.sort(key=lambda item: order.get(item.path.stem, len(order)))
     if part := os.environ.get("PART"):  # k/n: of the slow tests every n-th, from the k-th on
         k, n = map(int, part.split("/"))
-        left = [item for item in items if item.get_closest_marker("slow") and _number(item) % n != k]
-        config.hook.pytest_deselected(items=left)
-        items[:] = [item for item in items if item not in set(left)]
+        left = {item for item in items if item.get_closest_marker("slow") and _number(item) % n != k}
+        config.hook.pytest_deselected(items=list(left))
+        items[:] = [item for item in items if item not in left]
 
 
 def _number(item):
