@@ -3,19 +3,37 @@
 Each has its own folder: in one for all, every figure would read the runs of those before it, several times.
 """
 
+import itertools
 import json
 
 from denseam.paper.catalog import catalog, find
 from denseam.paper.gallery import make_figures
 from denseam.paper.sizes import SIZES
+from tests.sampled import covering, sampled
 
 
 def by_sgd_alone(figure):
     return bool(figure.settings) and all(setting.get("optimizer") == "sgd" for setting in figure.settings)
 
 
+def kinds(figure):
+    """What a figure is made of: kinds of panels and of claims, activations, optimizers, regimes and data."""
+    tests = [test for claim in figure.claims for _, test in claim.tests]
+    tests += itertools.chain.from_iterable(getattr(test, "tests", ()) for test in tests)
+    parts = {type(part).__name__ for part in (*figure.panels, *tests, *figure.examples)}
+    keys = ("activation", "optimizer", "regime", "data", "shrink", "bias_init", "probes")
+    return parts | {(key, setting.get(key)) for key in keys for setting in figure.settings}
+
+
 SGD_ALONE = [figure.name for figure in catalog() if by_sgd_alone(figure)]
 OTHERS = [figure.name for figure in catalog() if not by_sgd_alone(figure)]
+#: Figures with something of every kind; the others are slow.
+FEW = [figure.name for figure in covering(catalog(), kinds)]
+
+
+def figures(names):
+    """Parameters of a test for each of these figures."""
+    return sampled(names, FEW)
 
 
 def is_made(name, parent):

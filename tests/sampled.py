@@ -1,4 +1,4 @@
-"""Tests of a product of factors: some rows in `make test`, all of them in `make test-slow`."""
+"""Tests of many rows: some of them in `make test`, all of them in `make test-slow`."""
 
 import itertools
 
@@ -10,15 +10,15 @@ def pairs(row):
     return set(itertools.combinations(enumerate(row), 2))
 
 
-def covering(rows):
-    """Few of the rows, in which every pair of values that is in any row is in one: greedily, always the same."""
-    rows, found = list(rows), []
-    missing = set().union(*map(pairs, rows))
+def covering(rows, parts=pairs):
+    """Few of the rows, in which every part of any row occurs: greedily, always the same."""
+    rows, chosen = list(rows), []
+    missing = set().union(*map(parts, rows))
     while missing:
-        best = max(rows, key=lambda row: len(pairs(row) & missing))
-        found.append(best)
-        missing -= pairs(best)
-    return found
+        best = max(rows, key=lambda row: len(parts(row) & missing))
+        chosen.append(best)
+        missing -= parts(best)
+    return chosen
 
 
 def product(*factors):

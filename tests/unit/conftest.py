@@ -30,8 +30,8 @@ os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
 
 #: The files that take longest, in this order, so that none of them is begun last; the others come after them.
 LONGEST_FIRST = (
-    "coordinates", "compatibility", "workflow", "gallery", "dense_am", "lagrangians", "probes", "engine", "cli", "training", "target",
-    "store", "figures", "theory", "memory", "tuning", "report", "readers", "docs", "public",
+    "coordinates", "gallery", "workflow", "cli", "compatibility", "engine", "dense_am", "training", "probes", "lagrangians", "memory",
+    "figures", "tuning", "theory", "optimized", "readers", "docs", "target", "store", "public", "calibration", "report",
 )  # fmt: skip
 
 
@@ -41,14 +41,24 @@ def pytest_collection_modifyitems(config, items):
     items.sort(key=lambda item: order.get(item.path.stem, len(order)))
     if part := os.environ.get("PART"):  # k/n: of the slow tests every n-th, from the k-th on
         k, n = map(int, part.split("/"))
-        left = [item for item in items if item.get_closest_marker("slow") and _number(item) % n != k]
-        config.hook.pytest_deselected(items=left)
-        items[:] = [item for item in items if item not in set(left)]
+        left = {item for item in items if item.get_closest_marker("slow") and _number(item) % n != k}
+        config.hook.pytest_deselected(items=list(left))
+        items[:] = [item for item in items if item not in left]
 
 
 def _number(item):
     """A number that a test keeps when others come or go."""
     return zlib.crc32(item.nodeid.encode())
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _quick_rates():
+    """The rate of this machine, measured by a small product: it is reported, but nothing here depends on it."""
+    from denseam.workflow import planning
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(planning, "SQUARE_ON_CPU", 256)
+        yield
 
 
 @pytest.fixture(autouse=True)
@@ -75,12 +85,15 @@ def folder(tmp_path_factory):
 @pytest.fixture
 def coarsely(monkeypatch):
     """Pictures of a sixteenth of the pixels, whose panels are not fitted to their labels: `make docs` does that."""
-    from matplotlib.layout_engine import ConstrainedLayoutEngine
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
 
-    from denseam.report.plots import style
+    def save(figure, file, **_options):
+        figure.set_layout_engine("none")
+        figure.set_dpi(50)
+        FigureCanvasAgg(figure).print_png(file)
 
-    monkeypatch.setitem(style._RC, "savefig.dpi", 50)
-    monkeypatch.setattr(ConstrainedLayoutEngine, "execute", lambda _self, _figure: None)
+    monkeypatch.setattr(Figure, "savefig", save)
 
 
 @pytest.fixture(scope="session")

@@ -54,9 +54,13 @@ class Machine:
         return cls(platform, device.device_kind, cores(), product_rate(platform != "cpu")())
 
 
+#: The sides of matrices whose product comes close to the peak rate.
+SQUARE_ON_CPU, SQUARE_ON_GPU = 2048, 8192
+
+
 def product_rate(gpu: bool) -> Any:
     """Return a function that measures the rate of a large square product, the best of three."""
-    n, precision = (8192, "tensorfloat32") if gpu else (2048, "highest")
+    n, precision = (SQUARE_ON_GPU, "tensorfloat32") if gpu else (SQUARE_ON_CPU, "highest")
     with jax.default_matmul_precision(precision):
         product = jax.jit(lambda a, b: a @ b)
         a = jax.random.normal(jax.random.key(0), (n, n), jnp.float32)

@@ -15,7 +15,7 @@ from denseam.paper.settings import Setting, setting
 from denseam.paper.sizes import SIZES
 from denseam.rules import MemoriesOnly
 from tests import ROOT
-from tests.drawn import OTHERS, SGD_ALONE, is_made
+from tests.drawn import OTHERS, SGD_ALONE, figures, is_made
 
 LABELS = [
     "linear_SGD", "relu1-center-non-center", "transfer-anisotropic-relu", "transfer-mnist",
@@ -238,7 +238,7 @@ def test_every_figure_is_made_in_this_file_or_the_next():
     assert sorted([*SGD_ALONE, *OTHERS]) == sorted(f.name for f in catalog())
 
 
-@pytest.mark.parametrize("name", SGD_ALONE)
+@pytest.mark.parametrize("name", figures(SGD_ALONE))
 def test_every_figure_of_sgd_is_trained_drawn_and_judged(name, folder, coarsely):
     is_made(name, folder)
 

@@ -14,10 +14,10 @@ from denseam.paper.results import Results
 from denseam.paper.sizes import SIZES
 from denseam.studies.store import Store
 from tests import ROOT
-from tests.drawn import OTHERS, is_made
+from tests.drawn import OTHERS, figures, is_made
 
 
-@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("name", figures(OTHERS))
 def test_every_other_figure_is_trained_drawn_and_judged(name, folder, coarsely):
     is_made(name, folder)
 
