@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import hashlib
 import json
 import re
@@ -10,13 +11,14 @@ import shutil
 import textwrap
 import tomllib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "denseam"
 GENERATED = ROOT / "docs" / "_generated"
+RECORDS = ROOT / "docs" / "gallery"
 
 
 def write() -> None:
@@ -50,22 +52,49 @@ def quantities() -> str:
 def gallery() -> str:
     """Return all figures with their findings, judged and drawn from the records beside this file."""
     from denseam.paper.catalog import catalog
-    from denseam.paper.sizes import SIZES
 
     made = _draw_gallery()
-    heads = ("claims", "reproduced", "only if", "not reproduced", "undecided")
-    summary = []
-    for name, own in (("of the paper", False), ("of our own", True)):
-        found = [c for d in made.values() if (d["paper_label"] is None) == own for c in d["claims"]]
-        kinds = [(c["condition"] and "only if") or c["outcome"] for c in found]
-        summary.append((f"{len(found)} {name}", *(str(kinds.count(kind)) for kind in heads[1:])))
-    lines = [_table(heads, summary), "## All claims", "", _claims_table(made)]
-    for title, own in (("The paper's figures", False), ("Studies of our own", True)):
+    lines = [_summary_of_claims(), "## All claims", "", _claims_table(made)]
+    for title, chosen in GROUPS.items():
         lines += [f"## {title}", ""]
-        for figure in catalog():
-            if (figure.paper_label is None) == own:
-                lines += _figure_section(figure, made[figure.name], SIZES["paper"])
+        for figure in filter(chosen, catalog()):
+            lines += _figure_section(figure, made[figure.name])
     return "\n".join(lines) + "\n"
+
+
+#: Title of a group of figures → what belongs to it.
+GROUPS: dict[str, Callable[[Any], bool]] = {
+    "The paper's figures": lambda figure: figure.paper_label is not None,
+    "Claims of the paper's text": lambda figure: figure.section is not None,
+    "Studies of our own": lambda figure: figure.own,
+}
+
+
+def _summary_of_claims() -> str:
+    """Return how many claims have which word in each reading."""
+    from denseam.paper.summary import KINDS, tally
+
+    judged = list(judgements())
+    rows = [
+        (whose, reading, str(counter.total()), *(str(counter[kind]) for kind in KINDS))
+        for whose, own in (("the paper's", False), ("our own", True))
+        for reading, counter in tally(judged, own).items()
+    ]
+    return _table(("claims", "reading", "all", *KINDS), rows)
+
+
+@functools.cache
+def judgements() -> tuple[tuple[Any, tuple[Any, ...]], ...]:
+    """Return every figure with the judgements on its claims, from the records beside this file."""
+    from denseam.paper.catalog import catalog
+    from denseam.paper.gallery import judged, rows_in
+    from denseam.paper.readings import READINGS
+    from denseam.paper.results import Results
+    from denseam.paper.sizes import SIZES
+
+    rows = rows_in(RECORDS)
+    by_reading = {name: Results(rows, SIZES["paper"], r, RECORDS) for name, r in READINGS.items()}
+    return tuple((figure, judged(figure, by_reading)) for figure in catalog())
 
 
 def _draw_gallery() -> dict[str, Any]:
@@ -74,22 +103,22 @@ def _draw_gallery() -> dict[str, Any]:
     from denseam.paper.gallery import make_figures
     from denseam.paper.sizes import SIZES
 
-    records, out = ROOT / "docs" / "gallery", GENERATED / "gallery"
-    inputs = [*records.rglob("*.parquet"), *records.rglob("*.npz")]
+    out = GENERATED / "gallery"
+    inputs = [*RECORDS.rglob("*.parquet"), *RECORDS.rglob("*.npz")]
     for room in ("analysis", "paper", "report/plots"):  # judge, claim and draw
         inputs += (SOURCE / room).rglob("*.py")
     digest = _digest(inputs)
-    stamp = out / "digest"
+    stamp, documents = out / "digest", out / "documents.json"
     if not stamp.is_file() or stamp.read_text() != digest:
         shutil.rmtree(out, ignore_errors=True)
         for part in ("runs", "examples"):
-            shutil.copytree(records / part, out / part)
+            shutil.copytree(RECORDS / part, out / part)
         made = make_figures(catalog(), SIZES["paper"], out, train=False, formats=("png",))
-        lacking = [one.figure.name for one in made if one.missing]
-        if lacking:
-            raise RuntimeError(f"the records in {records} lack runs of {', '.join(lacking)}")
+        whole = {one.figure.name: one.to_json() for one in made}
+        documents.write_text(json.dumps(whole), encoding="utf-8")
         stamp.write_text(digest)
-    return {f.name: json.loads((out / f"{f.name}.json").read_text(encoding="utf-8")) for f in catalog()}
+    found: dict[str, Any] = json.loads(documents.read_text(encoding="utf-8"))
+    return found
 
 
 def calibration(out: Path) -> None:
@@ -287,24 +316,36 @@ def api() -> str:
 
 
 def _claims_table(made: dict[str, Any]) -> str:
+    from denseam.paper.claims import COMPARED
+    from denseam.paper.readings import READINGS
+
     rows = []
     for name, document in made.items():
         for n, claim in enumerate(document["claims"]):
-            link = "" if n else f"[{name}](#figure-{name})"
-            rows.append((link, claim["claim"], claim["measured"], claim["verdict"]))
-    return _table(("figure", "claim", "measured", "verdict"), rows)
+            words = {reading: finding["verdict"] for reading, finding in claim["readings"].items()}
+            cells = (
+                [f"compares readings: {words[COMPARED]}", *[""] * 2]
+                if COMPARED in words
+                else [words.get(reading, "–") for reading in READINGS]
+            )
+            rows.append(("" if n else f"[{name}](#figure-{name})", claim["claim"], *cells))
+    return _table(("figure", "claim", *READINGS), rows)
 
 
-def _figure_section(figure: Any, document: dict[str, Any], size: Any) -> list[str]:
+def _figure_section(figure: Any, document: dict[str, Any]) -> list[str]:
     label = f" (`{figure.paper_label}`)" if figure.paper_label else ""
     lines = [f"(figure-{figure.name})=", f"### {figure.name}{label}", "", f"{figure.title}.", ""]
-    lines += [
-        f"```{{figure}} _generated/gallery/{figure.name}.png", f":alt: {figure.title}", ":width: 100%",
-        ":target: " + f"_images/{figure.name}.png", "```", "",
-    ]  # fmt: skip
+    for name in (Path(file).name for file in document["files"]):
+        lines += [
+            f"```{{figure}} _generated/gallery/{name}", f":alt: {figure.title}", ":width: 100%",
+            ":target: " + f"_images/{name}", "```", "",
+        ]  # fmt: skip
     for claim in document["claims"]:
-        verdict = claim["verdict"][0].upper() + claim["verdict"][1:]
-        lines.append(f"- {claim['claim']} **{verdict}**: {claim['measured']}.")
+        lines.append(f"- {claim['claim']}")
+        lines += [
+            f"  - *{reading}*: **{finding['verdict']}**: {finding['measured']}."
+            for reading, finding in claim["readings"].items()
+        ]
     lines += ["", figure.remark, ""] if figure.remark else [""]
     return lines
 

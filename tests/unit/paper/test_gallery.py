@@ -1,19 +1,17 @@
 """The figures that are not trained by SGD alone, made at the smallest size; and what is drawn again from a folder."""
 
-import collections
-import re
-
 import pytest
 
 import denseam.paper.gallery as gallery
 from denseam.errors import InputError
-from denseam.paper.catalog import catalog, find
-from denseam.paper.gallery import judge, make_figures, write_findings
-from denseam.paper.results import Results
+from denseam.paper.catalog import find
+from denseam.paper.gallery import make_figures, write_findings
+from denseam.paper.missing import Choice
+from denseam.paper.readings import READINGS, TRAINED
 from denseam.paper.sizes import SIZES
-from denseam.studies.store import Store
-from tests import ROOT
 from tests.drawn import OTHERS, is_made
+
+ONE = Choice((TRAINED,))
 
 
 @pytest.mark.parametrize("name", OTHERS)
@@ -26,54 +24,39 @@ def test_drawing_never_trains(folder, coarsely, monkeypatch):
         raise AssertionError("trained")
 
     figures = find(["many-memories", "mnist-examples"])
-    make_figures(figures, SIZES["tiny"], folder, formats=("png",))
+    make_figures(figures, SIZES["tiny"], folder, choice=ONE, formats=("png",))
     monkeypatch.setattr(gallery, "run_specs", refuse)
     monkeypatch.setattr("denseam.paper.examples.train_target", refuse)
-    made = make_figures(figures, SIZES["tiny"], folder, formats=("png",))
+    made = make_figures(figures, SIZES["tiny"], folder, choice=ONE, formats=("png",))
     assert all(one.files for one in made)
 
 
 def test_examples_that_are_damaged_are_named(folder, coarsely):
     (figure,) = find(["mnist-examples"])
-    make_figures([figure], SIZES["tiny"], folder, formats=("png",))
-    path = figure.examples[0].path(SIZES["tiny"], folder)
+    make_figures([figure], SIZES["tiny"], folder, choice=ONE, formats=("png",))
+    path = figure.examples[0].path(SIZES["tiny"], TRAINED, folder)
     whole = path.read_bytes()
     try:
         path.write_bytes(whole[:100])
         with pytest.raises(InputError, match="damaged"):
-            make_figures([figure], SIZES["tiny"], folder, train=False)
+            make_figures([figure], SIZES["tiny"], folder, choice=ONE, train=False)
     finally:
         path.write_bytes(whole)
 
 
 def test_the_table_of_findings_keeps_figures_of_earlier_calls(folder, coarsely):
     for name in ("many-memories", "mnist-examples"):
-        make_figures(find([name]), SIZES["tiny"], folder, formats=("png",))
+        make_figures(find([name]), SIZES["tiny"], folder, choice=ONE, formats=("png",))
     text = write_findings(folder, SIZES["tiny"]).read_text()
     for figure in find(["many-memories", "mnist-examples"]):
         assert text.count(f"`{figure.paper_label or figure.name}`") == 1
         assert all(claim.text in text for claim in figure.claims)
 
 
-def test_the_documents_say_what_the_records_say():
-    """README and gallery count the claims; the records beside the gallery are judged anew here."""
-    records = ROOT / "docs" / "gallery"
-    rows = {row["key"]: row for row in Store(records / "runs").read()}
-    results = Results(rows, SIZES["paper"], records)
-    counts = {True: collections.Counter(), False: collections.Counter()}
-    for figure in catalog():
-        for found in judge(figure, results):
-            kind = "only if" if found.condition else found.outcome
-            counts[figure.paper_label is not None][kind] += 1
-    paper = counts[True]
-    readme, page = ((ROOT / name).read_text() for name in ("README.md", "docs/gallery.md"))
-    said = re.search(
-        r"of (\d+) claims (\d+) are reproduced, (\d+) under a\s+condition.*?, (\d+) are not, and (\d+)\s+are undecided",
-        readme,
-        re.S,
-    )
-    assert [int(n) for n in said.groups()] == [
-        paper.total(), paper["reproduced"], paper["only if"], paper["not reproduced"], paper["undecided"],
-    ]  # fmt: skip
-    assert f"{len(rows):,} runs" in page
-    assert f"of the {counts[True].total() + counts[False].total()} claims" in page
+def test_compact_records_hold_all_readings(folder, coarsely, tmp_path):
+    (figure,) = find(["many-memories"])
+    make_figures([figure], SIZES["tiny"], folder, formats=("png",))
+    gallery.compact([figure], SIZES["tiny"], folder, tmp_path)
+    (made,) = make_figures([figure], SIZES["tiny"], tmp_path, train=False, formats=("png",))
+    assert not made.missing
+    assert [file.stem for file in made.files] == [f"many-memories-{name}" for name in READINGS]
