@@ -28,6 +28,7 @@ def write() -> None:
         "quantities.md": quantities(),
         "commands.md": commands(),
         "gallery.md": gallery(),
+        "statements.md": statements(),
         "steps.md": steps(),
         "rooms.md": rooms_page(),
         "api.md": api(),
@@ -60,6 +61,25 @@ def gallery() -> str:
         for figure in filter(chosen, catalog()):
             lines += _figure_section(figure, made[figure.name])
     return "\n".join(lines) + "\n"
+
+
+def statements() -> str:
+    """Return what the paper says, sentence by sentence, and what tests it."""
+    from denseam.paper.catalog import catalog
+    from denseam.paper.statements import STATEMENTS, claims_about
+
+    figures, rows = catalog(), []
+    for statement in STATEMENTS:
+        by_figure: dict[str, list[str]] = {}
+        for figure, claim in claims_about(statement, figures):
+            tests = dict.fromkeys(type(test).__name__ for _, test in claim.tests)
+            by_figure.setdefault(figure.name, []).append(f"{claim.text} (`{'`, `'.join(tests)}`)")
+        cells = [
+            f"[{name}](gallery.md#figure-{name}): {' '.join(texts)}" for name, texts in by_figure.items()
+        ]
+        cells += [statement.otherwise] if statement.otherwise else []
+        rows.append((f"`{statement.place}`", statement.text, "; ".join(cells)))
+    return _table(("place", "statement, in our words", "claims and their tests, or the reason"), rows)
 
 
 #: Title of a group of figures → what belongs to it.

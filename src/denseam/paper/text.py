@@ -67,20 +67,20 @@ TEXT: tuple[Figure, ...] = (
         section="sec:param-empirics",
         title="only memories grow, ReLU: centred against not",
         rows=tuple(
-            (Sweep(MEMORIES[key].but(f"{s.label.removesuffix(', not centred')}, centred")), Sweep(s))
-            for key, s in MEMORIES_PLAIN.items()
+            (Sweep(MEMORIES[key].but(f"{MEMORIES[key].label}, centred")), Sweep(plain))
+            for key, plain in MEMORIES_PLAIN.items()
         ),
         claims=(
             *(
-                claim(f"{s.label}: the learning rate does not transfer.", DoesNotTransfer(s))
-                for s in MEMORIES_PLAIN.values()
+                claim(f"{plain.label}: the learning rate does not transfer.", DoesNotTransfer(plain))
+                for plain in MEMORIES_PLAIN.values()
             ),
             *(
                 claim(
-                    f"{s.label.removesuffix(', not centred')}: it transfers better with centring.",
-                    LowerRegret(MEMORIES[key].but("centred"), s.but("not centred")),
+                    f"{MEMORIES[key].label}: it transfers better with centring.",
+                    LowerRegret(MEMORIES[key].but("centred"), plain.but("not centred")),
                 )
-                for key, s in MEMORIES_PLAIN.items()
+                for key, plain in MEMORIES_PLAIN.items()
             ),
         ),
         remark="Where only memories grow, B is fixed, so that spike and bulk of the Gram matrix grow alike "

@@ -1,5 +1,6 @@
 import dataclasses
 import math
+import re
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from denseam.paper.readings import FROZEN, NORMAL, READINGS, TRAINED
 from denseam.paper.results import Results
 from denseam.paper.settings import Setting, setting
 from denseam.paper.sizes import SIZES
+from denseam.paper.statements import STATEMENTS, claims_about
 from denseam.rules import MemoriesOnly
 from tests import ROOT
 from tests.drawn import OTHERS, SGD_ALONE, is_made
@@ -98,6 +100,26 @@ def test_no_two_settings_of_a_figure_are_the_same_runs():
         if not figure.pinned:
             plain = [dataclasses.replace(s, label="") for s in figure.settings]
             assert len(set(plain)) == len(plain), figure.name
+
+
+def test_every_statement_is_tested_or_has_a_reason():
+    figures = catalog()
+    stated = set()
+    for statement in STATEMENTS:
+        assert statement.claims or statement.otherwise, statement.text
+        for reference in statement.claims:
+            (*tested,) = claims_about(dataclasses.replace(statement, claims=(reference,)), figures)
+            assert tested, f"{statement.text}: {reference}"
+            stated |= {(figure.name, claim.text) for figure, claim in tested}
+    claimed = {(figure.name, claim.text) for figure in figures if not figure.own for claim in figure.claims}
+    assert claimed <= stated
+
+
+def test_the_tests_that_statements_name_are_there():
+    text = "".join(path.read_text() for path in (ROOT / "tests" / "unit").rglob("test_*.py"))
+    for statement in STATEMENTS:
+        for name in re.findall(r"`(test_\w+)`", statement.otherwise):
+            assert f"def {name}(" in text, name
 
 
 # --- claims, on records that are made up ---------------------------------------------------------
