@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import functools
 import hashlib
 import json
 import re
@@ -15,10 +14,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from docs import recorded
+
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "denseam"
 GENERATED = ROOT / "docs" / "_generated"
-RECORDS = ROOT / "docs" / "gallery"
 
 
 def write() -> None:
@@ -32,6 +32,7 @@ def write() -> None:
         "steps.md": steps(),
         "rooms.md": rooms_page(),
         "api.md": api(),
+        **{name: fragment() for name, fragment in recorded.FRAGMENTS.items()},
     }
     for name, text in pages.items():
         page = GENERATED / name
@@ -44,7 +45,7 @@ def quantities() -> str:
     """Return the table of quantities that can be measured during training."""
     from denseam.training.quantities import QUANTITIES
 
-    return _table(
+    return recorded.table(
         ("name", "group", "symbol", "meaning", "only for"),
         [(f"`{name}`", q.group, q.symbol, q.meaning, q.needs) for name, q in QUANTITIES.items()],
     )
@@ -55,7 +56,7 @@ def gallery() -> str:
     from denseam.paper.catalog import catalog
 
     made = _draw_gallery()
-    lines = [_summary_of_claims(), "## All claims", "", _claims_table(made)]
+    lines = ["## All claims", "", _claims_table(made)]
     for title, chosen in GROUPS.items():
         lines += [f"## {title}", ""]
         for figure in filter(chosen, catalog()):
@@ -79,7 +80,7 @@ def statements() -> str:
         ]
         cells += [statement.otherwise] if statement.otherwise else []
         rows.append((f"`{statement.place}`", statement.text, "; ".join(cells)))
-    return _table(("place", "statement, in our words", "claims and their tests, or the reason"), rows)
+    return recorded.table(("place", "statement, in our words", "claims and their tests, or the reason"), rows)
 
 
 #: Title of a group of figures → what belongs to it.
@@ -90,33 +91,6 @@ GROUPS: dict[str, Callable[[Any], bool]] = {
 }
 
 
-def _summary_of_claims() -> str:
-    """Return how many claims have which word in each reading."""
-    from denseam.paper.summary import KINDS, tally
-
-    judged = list(judgements())
-    rows = [
-        (whose, reading, str(counter.total()), *(str(counter[kind]) for kind in KINDS))
-        for whose, own in (("the paper's", False), ("our own", True))
-        for reading, counter in tally(judged, own).items()
-    ]
-    return _table(("claims", "reading", "all", *KINDS), rows)
-
-
-@functools.cache
-def judgements() -> tuple[tuple[Any, tuple[Any, ...]], ...]:
-    """Return every figure with the judgements on its claims, from the records beside this file."""
-    from denseam.paper.catalog import catalog
-    from denseam.paper.gallery import judged, rows_in
-    from denseam.paper.readings import READINGS
-    from denseam.paper.results import Results
-    from denseam.paper.sizes import SIZES
-
-    rows = rows_in(RECORDS)
-    by_reading = {name: Results(rows, SIZES["paper"], r, RECORDS) for name, r in READINGS.items()}
-    return tuple((figure, judged(figure, by_reading)) for figure in catalog())
-
-
 def _draw_gallery() -> dict[str, Any]:
     """Draw and judge all figures if the records or the code have changed; return the findings."""
     from denseam.paper.catalog import catalog
@@ -124,7 +98,7 @@ def _draw_gallery() -> dict[str, Any]:
     from denseam.paper.sizes import SIZES
 
     out = GENERATED / "gallery"
-    inputs = [*RECORDS.rglob("*.parquet"), *RECORDS.rglob("*.npz")]
+    inputs = [*recorded.RECORDS.rglob("*.parquet"), *recorded.RECORDS.rglob("*.npz")]
     for room in ("analysis", "paper", "report/plots"):  # judge, claim and draw
         inputs += (SOURCE / room).rglob("*.py")
     digest = _digest(inputs)
@@ -132,7 +106,7 @@ def _draw_gallery() -> dict[str, Any]:
     if not stamp.is_file() or stamp.read_text() != digest:
         shutil.rmtree(out, ignore_errors=True)
         for part in ("runs", "examples"):
-            shutil.copytree(RECORDS / part, out / part)
+            shutil.copytree(recorded.RECORDS / part, out / part)
         made = make_figures(catalog(), SIZES["paper"], out, train=False, formats=("png",))
         whole = {one.figure.name: one.to_json() for one in made}
         documents.write_text(json.dumps(whole), encoding="utf-8")
@@ -180,7 +154,7 @@ def steps() -> str:
             times = (f"{1e3 * value:.3g}" for pair in pairs for value in pair)
             ratios = ", ".join(f"{measured / predicted:.2f}" for predicted, measured in pairs)
             rows.append((*map(str, place), *times, ratios))
-        lines += [f"**{title}**; ms per step, and measured / predicted:", "", _table(heads, rows)]
+        lines += [f"**{title}**; ms per step, and measured / predicted:", "", recorded.table(heads, rows)]
     _draw_steps(points)
     picture = [
         "```{figure} _generated/steps.png", ":alt: Measured against predicted time of a step", ":width: 60%",
@@ -273,7 +247,7 @@ of each column. Including the files outside the rooms, imports join {len(edges)}
         parts = [p for p in sorted((SOURCE / room).iterdir()) if p.suffix == ".py" or _is_package(p)]
         names = [f"{p.name}/" if p.is_dir() else p.stem for p in parts if p.name != "__init__.py"]
         rows.append((f"`{room}/`", _summary(room), ", ".join(f"`{name}`" for name in names)))
-    return f"{picture}\n{_table(('room', 'content', 'files'), rows)}"
+    return f"{picture}\n{recorded.table(('room', 'content', 'files'), rows)}"
 
 
 def _is_package(path: Path) -> bool:
@@ -349,7 +323,7 @@ def _claims_table(made: dict[str, Any]) -> str:
                 else [words.get(reading, "–") for reading in READINGS]
             )
             rows.append(("" if n else f"[{name}](#figure-{name})", claim["claim"], *cells))
-    return _table(("figure", "claim", *READINGS), rows)
+    return recorded.table(("figure", "claim", *READINGS), rows)
 
 
 def _figure_section(figure: Any, document: dict[str, Any]) -> list[str]:
@@ -374,7 +348,7 @@ def commands() -> str:
     """Return a table of all commands, and a section for each: description, usage, arguments and options."""
     found = list(registered())
     rows = [(f"[`{name}`](#{_anchor(name)})", _first_line(command)) for name, command, _ in found]
-    return "\n".join([_table(("command", "what it does"), rows), *(_section(*one) for one in found)])
+    return "\n".join([recorded.table(("command", "what it does"), rows), *(_section(*one) for one in found)])
 
 
 def registered() -> Iterator[tuple[str, Any, int]]:
@@ -426,7 +400,7 @@ def _section(name: str, command: Any, depth: int) -> str:
     ]
     parts += ["```", *_wrapped(usage), "```", ""]
     if rows:
-        parts.append(_table(("option", "meaning", "allowed", "default"), rows))
+        parts.append(recorded.table(("option", "meaning", "allowed", "default"), rows))
     return "\n".join(parts)
 
 
@@ -463,9 +437,3 @@ def _meaning(option: Any) -> tuple[str, str, str]:
 def _wrapped(words: list[str]) -> list[str]:
     lines = textwrap.wrap(" ".join(w.replace(" ", "\0") for w in words), 88, subsequent_indent="    ")
     return [line.replace("\0", " ") for line in lines]
-
-
-def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    lines += ["| " + " | ".join(c.replace("|", r"\|").replace("\n", " ") for c in row) + " |" for row in rows]
-    return "\n".join(lines) + "\n"

@@ -169,24 +169,22 @@ class Localises(OfOne):
 
 @dataclasses.dataclass(frozen=True)
 class GoTogether(OfOne):
-    """During training two quantities rise and fall together (or oppositely), at the largest scale."""
+    """During training two quantities rise and fall together (or oppositely), in all runs."""
 
     quantity: str
     other: str
     opposite: bool = False
 
     def measure(self, results: Results) -> Measured:
-        """Take the rank correlation over the steps, the mean over seeds."""
-        curves = [results.curves(self.setting, q) for q in (self.quantity, self.other)]
-        scale = max(curves[0])
-        pairs = zip(*(of_scale[scale][1] for of_scale in curves), strict=True)
-        ranks = [_rank_correlation(a, b) for a, b in pairs]
-        mean = float(np.mean(ranks))
-        text = f"rank correlation of {symbol(self.quantity)} and {symbol(self.other)} {mean:+.2f}"
-        text += f" at {self.setting.letter} = {scale}"
-        if math.isnan(mean):
-            return Measured(None, text)
-        return Measured((-mean if self.opposite else mean) >= TOGETHER, text)
+        """Take the rank correlation of their changes, as logarithms, from one measured step to the next."""
+        first, second = (_changes(results, self.setting, q) for q in (self.quantity, self.other))
+        whole = np.isfinite(first) & np.isfinite(second)
+        if whole.sum() < 3:
+            return Measured(None, "too few steps were measured")
+        correlation = _rank_correlation(first[whole], second[whole])
+        names = f"{symbol(self.quantity)} and {symbol(self.other)}"
+        text = f"rank correlation of changes of {names} {correlation:+.2f}"
+        return Measured((-correlation if self.opposite else correlation) >= TOGETHER, text)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -299,10 +297,14 @@ def _means(
     }
 
 
+def _changes(results: Results, setting: Setting, quantity: str) -> Array:
+    """Return the changes of log quantity between measured steps, of all scales and seeds."""
+    curves = results.curves(setting, quantity).values()
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.concatenate([np.diff(np.log(values), axis=1).ravel() for _, values in curves])
+
+
 def _rank_correlation(a: Array, b: Array) -> float:
-    """Return Spearman's rank correlation of the steps at which both are finite."""
-    whole = np.isfinite(a) & np.isfinite(b)
-    if whole.sum() < 3:
-        return math.nan
-    first, second = (np.argsort(np.argsort(values[whole])).astype(float) for values in (a, b))
+    """Return Spearman's rank correlation."""
+    first, second = (np.argsort(np.argsort(values)).astype(float) for values in (a, b))
     return float(np.corrcoef(first, second)[0, 1])

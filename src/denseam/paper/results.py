@@ -34,6 +34,11 @@ class Results:
         self._records = functools.cache(self._read)
         self._verdicts = functools.cache(self._judge)
 
+    @property
+    def all_rows(self) -> Mapping[str, Row]:
+        """The runs of all settings and readings, by their keys."""
+        return self._by_key
+
     def rows(self, setting: Setting) -> Records:
         """Return the finished runs of a setting."""
         return self._records(setting)

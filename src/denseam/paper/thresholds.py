@@ -46,8 +46,8 @@ ORDER = 10.0
 #: training does to a softmax that stays spread out (a few per cent).
 LOCALISED = 0.1
 
-#: Two curves go together if the rank correlation of their values over the steps is at least this in size: the
-#: value that nine points exceed by chance once in twenty times (0.683), rounded up.
+#: Two curves go together if the rank correlation of their changes is at least this in size: the value that
+#: nine points exceed by chance once in twenty times (0.683), rounded up.
 TOGETHER = 0.7
 
 #: Two recalls agree if they are correlated by at least this: they then share 81 % of their variance.

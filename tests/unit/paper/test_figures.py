@@ -269,11 +269,11 @@ def test_sizes_at_the_first_step():
 
 
 def test_what_rises_and_falls_together():
-    rows = made_up(INSIDE, probe=lambda n, t: 1.0 + t)
+    rows = made_up(INSIDE, probe=lambda n, t: n ** (t * t))
     assert measure(curves.GoTogether(INSIDE, "dW", "lambda_max"), rows).holds is True
     assert measure(curves.GoTogether(INSIDE, "dW", "lambda_max", opposite=True), rows).holds is False
     for row in rows:
-        row["probe_lambda_max"] = row["probe_dW"][::-1]
+        row["probe_lambda_max"] = [1 / v for v in row["probe_dW"]]
     assert measure(curves.GoTogether(INSIDE, "dW", "lambda_max", opposite=True), rows).holds is True
 
 
