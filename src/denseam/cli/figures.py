@@ -86,12 +86,16 @@ def figure() -> None:
 
 
 @figure.command("list")
+@click.option("--out", help="Folder with runs: say how each claim is judged from them.")
+@click.option("--size", default="paper", show_default=True, help="Size of these runs: laptop or paper.")
 @json_option
-def list_(json_: bool) -> int:
-    """List all figures: name, title and label in the paper."""
+def list_(out: str | None, size: str, json_: bool) -> int:
+    """List all figures: name, title, label in the paper, and their claims in each reading."""
     from denseam.paper.catalog import catalog
+    from denseam.paper.gallery import judged_in, size_of
 
-    figures = catalog()
+    figures, chosen = catalog(), size_of(size)
+    words = {} if out is None else judged_in(Path(out), chosen, figures)
     rows = [
         {
             "name": f.name,
@@ -100,17 +104,19 @@ def list_(json_: bool) -> int:
             "title": f.title,
             "panels": [panel.describe() for panel in f.panels],
             "claims": [
-                {"claim": c.text, "readings": ["compared"] if c.pinned else [r.name for r in c.readings]}
-                for c in f.claims
+                words[f.name][n].to_json()
+                if words
+                else {"claim": c.text, "readings": dict.fromkeys(c.reading_names)}
+                for n, c in enumerate(f.claims)
             ],
         }
         for f in figures
     ]
-    show(json_, {"figures": rows}, _print_list, figures)
+    show(json_, {"figures": rows}, _print_list, figures, words)
     return OK
 
 
-def _print_list(figures: Any) -> None:
+def _print_list(figures: Any, words: Any) -> None:
     width = max(len(f.name) for f in figures)
     for title, kind in KINDS.items():
         print(title)
@@ -119,6 +125,9 @@ def _print_list(figures: Any) -> None:
                 print(f"  {f.name:<{width}}  {f.title}")
                 if f.paper_label not in (None, f.name):
                     print(f"  {'':<{width}}  label in the paper: {f.paper_label}")
+                for judgement in words.get(f.name, ()):
+                    said = ", ".join(f"{name}: {found.verdict}" for name, found in judgement.findings.items())
+                    print(f"  {'':<{width}}  - {judgement.claim.text} {said}")
         print()
     print("next: denseam figure run NAME --out figures")
 

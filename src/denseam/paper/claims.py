@@ -157,6 +157,11 @@ class Claim:
         return bool(self.settings) and all(setting.pinned for setting in self.settings)
 
     @property
+    def reading_names(self) -> tuple[str, ...]:
+        """The names under which its findings stand."""
+        return (COMPARED,) if self.pinned else tuple(reading.name for reading in self.readings)
+
+    @property
     def question(self) -> tuple[Any, ...]:
         """What is asked of which runs: two claims with the same question count once."""
         return tuple((condition, test.unlabelled()) for condition, test in self.tests)

@@ -138,6 +138,13 @@ def _make(
     return done
 
 
+def judged_in(folder: Path, size: Size, figures: Iterable[Figure]) -> dict[str, tuple[Judgement, ...]]:
+    """Return the judgements on the claims of figures from the runs in a folder, by the figures' names."""
+    rows = rows_in(folder)
+    by_reading = {name: Results(rows, size, reading, folder) for name, reading in READINGS.items()}
+    return {figure.name: judged(figure, by_reading) for figure in figures}
+
+
 def judged(figure: Figure, by_reading: Mapping[str, Results]) -> tuple[Judgement, ...]:
     """Return the judgements on the claims of a figure."""
     return tuple(judge(claim, by_reading, figure.own) for claim in figure.claims)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import denseam
+from tests import ROOT
 from tests.program import PROGRAM, run
 from tests.table import EXPECTED
 
@@ -368,6 +369,14 @@ def test_figure_list_has_every_label(inside):
     assert all(list(claim["readings"]) == ["frozen", "trained", "normal"] for claim in transfer["claims"])
     text = inside("figure", "list").stdout
     assert all(row["name"] in text for row in rows)
+
+
+def test_figure_list_says_how_claims_are_judged_from_runs(inside):
+    gallery = ROOT / "docs" / "gallery"
+    rows = json.loads(inside("figure", "list", "--out", gallery, "--json").stdout)["figures"]
+    transfer = next(row for row in rows if row["name"] == "sgd-transfer")
+    assert transfer["claims"][1]["readings"]["trained"]["outcome"] == "reproduced"
+    assert "trained: reproduced" in inside("figure", "list", "--out", gallery).stdout
 
 
 def test_figure_run_draws_judges_and_reuses(tmp_path, inside):

@@ -54,9 +54,9 @@ def test_the_table_of_findings_keeps_figures_of_earlier_calls(folder, coarsely):
 
 
 def test_compact_records_hold_all_readings(folder, coarsely, tmp_path):
-    (figure,) = find(["many-memories"])
+    (figure,) = find(["linear-sgd"])
     make_figures([figure], SIZES["tiny"], folder, formats=("png",))
     gallery.compact([figure], SIZES["tiny"], folder, tmp_path)
     (made,) = make_figures([figure], SIZES["tiny"], tmp_path, train=False, formats=("png",))
     assert not made.missing
-    assert [file.stem for file in made.files] == [f"many-memories-{name}" for name in READINGS]
+    assert [file.stem for file in made.files] == [f"linear-sgd-{name}" for name in READINGS]
