@@ -207,7 +207,7 @@ class Figure:
         """The settings that have to be trained, without repetition."""
         every = [s for panel in self.panels for s in panel.settings]
         every += [s for claim in self.claims for s in claim.settings]
-        return tuple({dataclasses.replace(s, label=""): s for s in every}.values())
+        return tuple({s.unlabelled: s for s in every}.values())
 
     @property
     def examples(self) -> tuple[Examples, ...]:

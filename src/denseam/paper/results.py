@@ -33,6 +33,7 @@ class Results:
         self._by_key = rows
         self._records = functools.cache(self._read)
         self._verdicts = functools.cache(self._judge)
+        self._missing = functools.cache(self._count_missing)
 
     @property
     def all_rows(self) -> Mapping[str, Row]:
@@ -41,15 +42,15 @@ class Results:
 
     def rows(self, setting: Setting) -> Records:
         """Return the finished runs of a setting."""
-        return self._records(setting)
+        return self._records(setting.unlabelled)
 
     def missing(self, setting: Setting) -> int:
         """Return how many of the runs that a verdict needs are missing."""
-        return sum(spec.key not in self._by_key for spec in setting.runs(self.size, self.reading))
+        return self._missing(setting.unlabelled)
 
     def verdict(self, setting: Setting, epoch: int | None = None, base: int | None = None) -> Verdict:
         """Return the verdict on a setting's learning rate, at the end or at an epoch, from a scale on."""
-        return self._verdicts(setting, epoch, base)
+        return self._verdicts(setting.unlabelled, epoch, base)
 
     def curves(
         self, setting: Setting, quantity: str, eta0: float | None = None
@@ -113,6 +114,9 @@ class Results:
             if needed.issuperset(keys) or all(key in self._by_key for key in keys):
                 kept += [self._by_key[key] for key in keys if key in self._by_key]
         return Records(kept)
+
+    def _count_missing(self, setting: Setting) -> int:
+        return sum(spec.key not in self._by_key for spec in setting.runs(self.size, self.reading))
 
     def _judge(self, setting: Setting, epoch: int | None, base: int | None) -> Verdict:
         rows = self.rows(setting)

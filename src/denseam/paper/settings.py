@@ -52,6 +52,11 @@ class Setting:
         return dict(self.study).get(key, DOCUMENT[key].default)
 
     @property
+    def unlabelled(self) -> Setting:
+        """The same setting without its name: equal for equal runs."""
+        return dataclasses.replace(self, label="")
+
+    @property
     def memories_only(self) -> bool:
         """Whether only the memories grow."""
         return bool(self.get("regime") == "memories-only")
@@ -142,7 +147,7 @@ def _settings_in(values: Iterable[Any]) -> Iterator[Setting]:
 
 def _unlabelled(value: Any) -> Any:
     if isinstance(value, Setting):
-        return dataclasses.replace(value, label="")
+        return value.unlabelled
     if isinstance(value, FromSettings):
         return value.unlabelled()
     return tuple(map(_unlabelled, value)) if isinstance(value, tuple) else value

@@ -376,7 +376,6 @@ def test_figure_list_says_how_claims_are_judged_from_runs(inside):
     rows = json.loads(inside("figure", "list", "--out", gallery, "--json").stdout)["figures"]
     transfer = next(row for row in rows if row["name"] == "sgd-transfer")
     assert transfer["claims"][1]["readings"]["trained"]["outcome"] == "reproduced"
-    assert "trained: reproduced" in inside("figure", "list", "--out", gallery).stdout
 
 
 def test_figure_run_draws_judges_and_reuses(tmp_path, inside):
