@@ -5,3 +5,7 @@ from pathlib import Path
 from tests import shapes as shapes  # the checker of annotations is found by this name (pyproject.toml)
 
 ROOT = Path(__file__).parent.parent
+
+#: Flags of XLA for tests: compiling is most of the time they take, and code that is optimized less is compiled in a
+#: third of it. `unit/test_optimized.py` runs some of them as users do.
+FAST = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"

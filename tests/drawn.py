@@ -1,4 +1,7 @@
-"""Figures at the smallest size, made in two files: those trained by SGD alone share programs, and so do the others."""
+"""Figures at the smallest size, made in two files: those trained by SGD alone share programs, and so do the others.
+
+Each has its own folder: in one for all, every figure would read the runs of those before it, several times.
+"""
 
 import json
 
@@ -17,8 +20,9 @@ SGD_ALONE = [figure.name for figure in catalog() if by_sgd_alone(figure)]
 OTHERS = [figure.name for figure in catalog() if not by_sgd_alone(figure)]
 
 
-def is_made(name, folder):
-    """Train, draw and judge a figure in one reading; look at everything that is written."""
+def is_made(name, parent):
+    """Train, draw and judge a figure in one reading, in a folder of its own; look at all that is written."""
+    folder = parent / name
     (figure,) = find([name])
     choice = Choice() if figure.pinned else Choice((TRAINED,))
     (made,) = make_figures([figure], SIZES["tiny"], folder, choice=choice, formats=("png",))

@@ -1,14 +1,17 @@
+import contextlib
 import importlib.util
+import io
 import os
 import subprocess
+import zlib
 
-from tests import ROOT
+from tests import FAST, ROOT
 
 # Two workers on two cores: threads of BLAS, or of XLA, would only wait for each other.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("NPROC", "1")
-# Compiling is most of the time these tests take, and code that is optimized less is compiled in half of it.
-os.environ["XLA_FLAGS"] = f"--xla_backend_optimization_level=0 {os.environ.get('XLA_FLAGS', '')}".strip()
+if not os.environ.get("OPTIMIZED"):
+    os.environ["XLA_FLAGS"] = f"{FAST} {os.environ.get('XLA_FLAGS', '')}".strip()
 
 import jax
 import pytest
@@ -33,9 +36,19 @@ LONGEST_FIRST = (
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
     order = {f"test_{name}": i for i, name in enumerate(LONGEST_FIRST)}
     items.sort(key=lambda item: order.get(item.path.stem, len(order)))
+    if part := os.environ.get("PART"):  # k/n: of the slow tests every n-th, from the k-th on
+        k, n = map(int, part.split("/"))
+        left = [item for item in items if item.get_closest_marker("slow") and _number(item) % n != k]
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if item not in set(left)]
+
+
+def _number(item):
+    """A number that a test keeps when others come or go."""
+    return zlib.crc32(item.nodeid.encode())
 
 
 @pytest.fixture(autouse=True)
@@ -55,28 +68,31 @@ def generate():
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """For all figures of a file, so that they share their runs."""
+    """For all figures of a file."""
     return tmp_path_factory.mktemp("figures")
 
 
 @pytest.fixture
 def coarsely(monkeypatch):
-    """Pictures of a sixteenth of the pixels."""
+    """Pictures of a sixteenth of the pixels, whose panels are not fitted to their labels: `make docs` does that."""
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
     from denseam.report.plots import style
 
     monkeypatch.setitem(style._RC, "savefig.dpi", 50)
+    monkeypatch.setattr(ConstrainedLayoutEngine, "execute", lambda _self, _figure: None)
 
 
-@pytest.fixture
-def inside(capsys):
-    """The same program in this process, where nothing has to be imported again."""
+@pytest.fixture(scope="session")
+def inside():
+    """The same program in this process, where nothing has to be imported or compiled again."""
 
     def call(*arguments):
-        capsys.readouterr()
         from denseam.cli import main
 
-        code = main([str(a) for a in arguments])
-        said = capsys.readouterr()
-        return subprocess.CompletedProcess(arguments, code, said.out, said.err)
+        out, errors = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
+            code = main([str(a) for a in arguments])
+        return subprocess.CompletedProcess(arguments, code, out.getvalue(), errors.getvalue())
 
     return call

@@ -72,8 +72,6 @@ def test_bad_input_is_one_line_and_exit_64(arguments, parts, inside):
     ("arguments", "part"),
     [
         ("prescribe --activation relu --optimizer sgd --features 0 --memories 2", "features"),
-        ("sweep --activation relu --optimizer sgd --scales 16 --eta0 0.1", "out is needed"),
-        ("figure run linear-sdg", "did you mean 'linear-sgd'?"),
         ("dance", "dance"),
     ],
 )
@@ -87,8 +85,11 @@ def test_the_process_ends_with_64_and_one_line(arguments, part):
 
 def test_version_and_help():
     assert run("--version").stdout == f"denseam {denseam.__version__}\n"
-    assert "prescribe" in run("--help").stdout
     assert "prescribe" in run().stdout
+
+
+def test_help_says_what_no_command_says(inside):
+    assert inside("--help").stdout == inside().stdout
 
 
 # --- sweeps --------------------------------------------------------------------------------------
@@ -118,9 +119,9 @@ SWEEP = [
 
 
 @pytest.fixture(scope="module")
-def swept(tmp_path_factory):
+def swept(tmp_path_factory, inside):
     out = tmp_path_factory.mktemp("sweep") / "runs"
-    found = run(*SWEEP, out, "--json")
+    found = inside(*SWEEP, out, "--json")
     assert found.returncode == 0, found.stderr
     return out, found
 
@@ -138,7 +139,7 @@ def test_sweep_reports_in_json_alone_and_resumes(swept):
 
 def test_verdict_in_json_and_for_people(swept, inside):
     out, _ = swept
-    found = run("verdict", out, "--json")
+    found = inside("verdict", out, "--json")
     (study,) = json.loads(found.stdout)["studies"]
     contract = {"name", "status", "optimum_eta0", "drift_decades_per_doubling", "drift_ci", "edge", "edge_drift",
                 "regret", "max_regret", "collapse", "reason"}  # fmt: skip
@@ -170,7 +171,7 @@ def test_export_gives_one_row_per_run(swept, inside):
     import io
 
     out, _ = swept
-    rows = list(csv.DictReader(io.StringIO(run("export", out, "--format", "csv").stdout)))
+    rows = list(csv.DictReader(io.StringIO(inside("export", out, "--format", "csv").stdout)))
     assert len(rows) == 54
     contract = [
         "study",
@@ -296,15 +297,16 @@ def test_bad_input_to_sweeps_is_one_line_and_exit_64(arguments, parts, tmp_path,
     assert not list(tmp_path.rglob("*.parquet"))
 
 
-def test_doctor_examines():
-    document = json.loads(run("doctor", "--json").stdout)
+def test_doctor_examines(inside):
+    document = json.loads(inside("doctor", "--json").stdout)
     assert document["machine"]["product works"] == "yes"
     assert document["versions"]["denseam"] == denseam.__version__
 
 
-def test_bench_measures_and_reports():
+def test_bench_measures_and_reports(inside, monkeypatch):
+    monkeypatch.setattr("denseam.cli.bench._torch_loop", lambda gpu: None)  # it may be installed or not
     document = json.loads(
-        run("bench", "--features", "16", "--repeats", "1", "--seconds", "0.01", "--json").stdout
+        inside("bench", "--features", "16", "--repeats", "1", "--seconds", "0.01", "--json").stdout
     )
     assert [(r["features"], r["optimizer"]) for r in document["rows"]] == [(16, "sgd"), (16, "adam")]
     assert all(0 < r["peak_fraction"] < 2 for r in document["rows"])
@@ -317,7 +319,7 @@ SMALL_CHECK = (
     "--optimizer",
     "sgd",
     "--scales",
-    "32,256",
+    "16,128",
     "--steps",
     "2",
     "--quiet",
@@ -325,7 +327,7 @@ SMALL_CHECK = (
 
 
 def test_check_says_pass_or_fail_by_word_number_and_exit_code(tmp_path, inside):
-    right = run("check", *SMALL_CHECK, "--out", str(tmp_path / "runs"), "--plot", str(tmp_path), "--json")
+    right = inside("check", *SMALL_CHECK, "--out", tmp_path / "runs", "--plot", tmp_path, "--json")
     assert right.returncode == 0, right.stderr
     document = json.loads(right.stdout)
     assert document["status"] == "PASS"
@@ -348,7 +350,7 @@ def test_check_says_pass_or_fail_by_word_number_and_exit_code(tmp_path, inside):
 
 
 def test_theory_prints_the_sizes(inside):
-    document = json.loads(run("theory", "--kappa", "2", "--rho-b", "0.5", "--json").stdout)
+    document = json.loads(inside("theory", "--kappa", "2", "--rho-b", "0.5", "--json").stdout)
     sizes = {"Z1": 63, "Z2": 121, "F11": 217, "F12": 279, "F21": 217, "F22": 495}
     assert {k: document[k] for k in sizes} == pytest.approx(sizes)
     assert "true_residual" not in document
@@ -358,7 +360,7 @@ def test_theory_prints_the_sizes(inside):
 
 
 def test_figure_list_has_every_label(inside):
-    found = run("figure", "list", "--json")
+    found = inside("figure", "list", "--json")
     assert found.returncode == 0
     rows = json.loads(found.stdout)["figures"]
     labels = [row["paper_label"] for row in rows if row["paper_label"]]
@@ -381,7 +383,7 @@ def test_figure_list_says_how_claims_are_judged_from_runs(inside):
 def test_figure_run_draws_judges_and_reuses(tmp_path, inside):
     arguments = ("figure", "run", "relu-sgd-dynamics", "--size", "tiny", "--out", tmp_path, "--json")
     readings = ("frozen", "trained", "normal")
-    found = run(*arguments)
+    found = inside(*arguments)
     assert found.returncode == 0, found.stderr
     document = json.loads(found.stdout)
     names = [f"relu-sgd-dynamics-{reading}.{kind}" for reading in readings for kind in ("png", "svg")]

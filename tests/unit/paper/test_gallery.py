@@ -1,5 +1,7 @@
 """The figures that are not trained by SGD alone, made at the smallest size; and what is drawn again from a folder."""
 
+import shutil
+
 import pytest
 
 import denseam.paper.gallery as gallery
@@ -23,17 +25,18 @@ def test_drawing_never_trains(folder, coarsely, monkeypatch):
     def refuse(*_args, **_options):
         raise AssertionError("trained")
 
-    figures = find(["many-memories", "mnist-examples"])
-    make_figures(figures, SIZES["tiny"], folder, choice=ONE, formats=("png",))
+    names = ("many-memories", "mnist-examples")
+    for name in names:
+        is_made(name, folder)
     monkeypatch.setattr(gallery, "run_specs", refuse)
     monkeypatch.setattr("denseam.paper.examples.train_target", refuse)
-    made = make_figures(figures, SIZES["tiny"], folder, choice=ONE, formats=("png",))
-    assert all(one.files for one in made)
+    for name in names:
+        is_made(name, folder)
 
 
 def test_examples_that_are_damaged_are_named(folder, coarsely):
-    (figure,) = find(["mnist-examples"])
-    make_figures([figure], SIZES["tiny"], folder, choice=ONE, formats=("png",))
+    is_made("mnist-examples", folder)
+    (figure,), folder = find(["mnist-examples"]), folder / "mnist-examples"
     path = figure.examples[0].path(SIZES["tiny"], TRAINED, folder)
     whole = path.read_bytes()
     try:
@@ -46,8 +49,9 @@ def test_examples_that_are_damaged_are_named(folder, coarsely):
 
 def test_the_table_of_findings_keeps_figures_of_earlier_calls(folder, coarsely):
     for name in ("many-memories", "mnist-examples"):
-        make_figures(find([name]), SIZES["tiny"], folder, choice=ONE, formats=("png",))
-    text = write_findings(folder, SIZES["tiny"]).read_text()
+        is_made(name, folder)
+        shutil.copytree(folder / name, folder / "both", dirs_exist_ok=True)
+    text = write_findings(folder / "both", SIZES["tiny"]).read_text()
     for figure in find(["many-memories", "mnist-examples"]):
         assert text.count(f"`{figure.paper_label or figure.name}`") == 1
         assert all(claim.text in text for claim in figure.claims)
