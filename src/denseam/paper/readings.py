@@ -20,8 +20,10 @@ class Reading:
 
     Attributes
     ----------
-    name, words
-        One word, and what it stands for.
+    name
+        One word.
+    words
+        What it stands for.
     study
         The keys of a study's document that it sets.
     """
