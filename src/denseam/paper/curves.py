@@ -163,7 +163,9 @@ class Localises(OfOne):
         curves = results.curves(self.setting, "K_eff")
         _, values = curves[max(curves)]
         lowest = float(np.nanmin(values / values[:, :1]))
-        text = f"K_eff falls to {lowest:.2g} of its start at {self.setting.letter} = {max(curves)}"
+        text = f"the lowest K_eff is {lowest:.2g} of its start at {self.setting.letter} = {max(curves)}"
+        if lowest >= LOCALISED and np.isnan(values[:, 1:]).all():
+            return Measured(None, f"{text}, as training diverges at once")
         return Measured((lowest < LOCALISED) == self.falls, text)
 
 

@@ -72,7 +72,8 @@ class LowerRegret(OfTwo):
         """Compare the largest regrets."""
         a, b = results.verdict(self.better), results.verdict(self.worse)
         text = f"{self.better.label}: {regret(a)}; {self.worse.label}: {regret(b)}"
-        (low_a, high_a), (low_b, high_b) = (_regret_interval(v) for v in (a, b))
+        pairs = ((self.better, a), (self.worse, b))
+        (low_a, high_a), (low_b, high_b) = (_regret_interval(results, setting, v) for setting, v in pairs)
         holds = True if high_a < low_b else False if high_b < low_a else None
         return Measured(holds, text)
 
@@ -265,12 +266,12 @@ def regret(v: Verdict) -> str:
     return f"{text}, at most {100 * max(bounds):.1f} %" if bounds and max(bounds) < math.inf else text
 
 
-def _regret_interval(v: Verdict) -> tuple[float, float]:
+def _regret_interval(results: Results, setting: Setting, v: Verdict) -> tuple[float, float]:
     """Return the interval of the largest regret; nothing is known where none could be measured."""
     if v.max_regret is None or v.cause is Cause.EDGE_UNRESOLVED:
         return 0.0, math.inf
     if math.isinf(v.max_regret):
-        return math.inf, math.inf
+        return (math.inf if len(diverged_seeds(results, setting, v)) >= SEEDS else 0.0), math.inf
     worst = max(v.regret, key=lambda scale: v.regret[scale])
     return v.regret_ci[worst] or (0.0, math.inf)
 

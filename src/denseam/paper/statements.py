@@ -109,7 +109,7 @@ STATEMENTS: tuple[Statement, ...] = (
     ),
     S(
         "sec:param-summary",
-        "If only memories grow, curves collapse once K is far above N and P, and not before.",
+        "If only memories grow, curves need not collapse, except once K is far above N and P.",
         ("many-memories",),
     ),
     S("sec:param-summary", "If only memories grow, the learning rate transfers.", ("memories-only",)),

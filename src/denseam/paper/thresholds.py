@@ -36,7 +36,8 @@ SLOPE = 0.05
 #: optimum, under SGD and Adam, so 0.7 % at this distance.
 SAME_OPTIMUM = 0.15
 
-#: The share of training from which on optima are compared, and the share of a short training.
+#: The share of training from which on optima are compared, and the share of a short training: a tenth, as
+#: optima before it are those of a model that has hardly begun to learn.
 EARLY = 0.1
 
 #: Two sizes are of one order if neither is more than this many times the other.
@@ -53,7 +54,8 @@ TOGETHER = 0.7
 #: Two recalls agree if they are correlated by at least this: they then share 81 % of their variance.
 AGREE = 0.9
 
-#: Seeds agree if their best losses differ by at most this (standard deviation over mean).
+#: Seeds agree if their best losses differ by at most this (standard deviation over mean): as much as the verdict
+#: tolerates of a transferred learning rate.
 SEEDS_AGREE = 0.02
 
 #: A divergence counts if at least this many seeds diverge: what a single one says is open.

@@ -102,6 +102,15 @@ def test_no_two_settings_of_a_figure_are_the_same_runs():
             assert len(set(plain)) == len(plain), figure.name
 
 
+def test_every_threshold_has_its_reason_and_all_have_a_date():
+    text = (ROOT / "src" / "denseam" / "paper" / "thresholds.py").read_text()
+    assert re.search(r"set on \d{4}-\d\d-\d\d", text)
+    lines = text.splitlines()
+    for n, line in enumerate(lines):
+        if re.match(r"[A-Z_]+ = ", line):
+            assert lines[n - 1].startswith("#: "), line
+
+
 def test_every_statement_is_tested_or_has_a_reason():
     figures = catalog()
     stated = set()
@@ -294,6 +303,8 @@ def test_localisation_and_slowness():
     rows = made_up(inside, probe=lambda n, t: n / 100**t)
     assert measure(curves.Localises(inside, True), rows).holds is True
     assert measure(curves.Localises(inside, False), rows).holds is False
+    gone = made_up(inside, probe=lambda n, t: math.nan if t else n)
+    assert measure(curves.Localises(inside, False), gone).holds is None
     slow = made_up(SWEEP, level=lambda n: 0.2 * (n / 8) ** 0.2)
     assert measure(curves.SlowsDown(SWEEP), slow).holds is True
     assert measure(curves.SlowsDown(SWEEP), made_up(SWEEP)).holds is False
