@@ -54,8 +54,8 @@ TOGETHER = 0.7
 #: Two recalls agree if they are correlated by at least this: they then share 81 % of their variance.
 AGREE = 0.9
 
-#: Seeds agree if their best losses differ by at most this (standard deviation over mean): as much as the verdict
-#: tolerates of a transferred learning rate.
+#: Seeds agree if their best losses differ by at most this (standard deviation over mean): as much as the
+#: verdict tolerates of a transferred learning rate.
 SEEDS_AGREE = 0.02
 
 #: A divergence counts if at least this many seeds diverge: what a single one says is open.
