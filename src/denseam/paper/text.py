@@ -193,12 +193,10 @@ TEXT: tuple[Figure, ...] = (
         title="K ≫ N, P: training no longer depends on K",
         rows=(tuple(map(Loss, LIMITS)),),
         claims=tuple(
-            claim(
-                f"{s.label}: the loss curves of the largest K lie on each other.", Collapse(s, share=1 / 16)
-            )
+            claim(f"{s.label}: the loss curves of large K lie on each other.", Collapse(s, share=1 / 16))
             for s in LIMITS
         ),
-        remark="The largest K are those from a sixteenth of the largest on. The paper expects no collapse below.",
+        remark="Large K are those from a sixteenth of the largest on. The paper expects no collapse below.",
     ),
     Figure(
         name="image-reductions",

@@ -1,7 +1,7 @@
 """The thresholds of the gallery, each with its reason.
 
-All were set on 2026-11-17, before the runs of the readings *frozen* and *normal*. Those of the verdict on
-transfer itself (2 % of regret, nine tenths of the loss of predicting zero, …) are in
+All were set on 2026-11-17, before the runs of the readings *frozen* and *normal*; most runs of *trained* were
+there already. Those of the verdict on transfer itself (2 % of regret, nine tenths of the loss of predicting zero, …) are in
 `denseam.analysis.thresholds`.
 """
 
@@ -11,7 +11,7 @@ transfer itself (2 % of regret, nine tenths of the loss of predicting zero, …)
 FALLING = 0.02
 
 #: Curves collapse if they differ from those of the largest scale by at most this (mean |log-ratio|). A tenth
-#: is what a reader sees as one curve on the paper's logarithmic axes, which span one to two decades.
+#: is a few hundredths of the height of a panel whose logarithmic axis spans one to two decades.
 COLLAPSED = 0.10
 
 #: Curves lie closer together than others if they are closer by this factor. With three seeds a spread is
