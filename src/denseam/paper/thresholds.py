@@ -1,8 +1,8 @@
 """The thresholds of the gallery, each with its reason.
 
 All were set on 2026-11-17, before the runs of the readings *frozen* and *normal*; most runs of *trained* were
-there already. Those of the verdict on transfer itself (2 % of regret, nine tenths of the loss of predicting zero, …) are in
-`denseam.analysis.thresholds`.
+there already. Those of the verdict on transfer itself (2 % of regret, nine tenths of the loss of predicting
+zero, …) are in `denseam.analysis.thresholds`.
 """
 
 #: An edge of stability falls if its slope is below minus this, in decades per doubling, and its interval
