@@ -42,7 +42,7 @@ TRAINED_INSIDE = ADAM_INSIDE.but("b trained", reach=-1)
 IN_PROPORTION = in_each(RELU_ADAM, "ReLU, Adam")
 IN_PROPORTION_SGD = in_each(RELU_SGD, "ReLU, SGD")
 STEEP = in_each(POWERS_ADAM[2], "ReLU³, Adam")
-ALONE = in_each(MEMORIES["relu", "adam"], "memories only, ReLU, Adam")
+ALONE = in_each(MEMORIES["relu", "adam"], "Adam, only K")
 
 # Entries of the gradient are about 0.5/N: 0.004 at N = 128.
 LARGE_EPSILON = ADAM.but("ε = 0.003", epsilon=3e-3, eta0=(-2.25, 0.25))
