@@ -10,9 +10,11 @@ import shutil
 import textwrap
 import tomllib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+
+from docs import recorded
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "denseam"
@@ -26,9 +28,11 @@ def write() -> None:
         "quantities.md": quantities(),
         "commands.md": commands(),
         "gallery.md": gallery(),
+        "statements.md": statements(),
         "steps.md": steps(),
         "rooms.md": rooms_page(),
         "api.md": api(),
+        **{name: fragment() for name, fragment in recorded.FRAGMENTS.items()},
     }
     for name, text in pages.items():
         page = GENERATED / name
@@ -41,7 +45,7 @@ def quantities() -> str:
     """Return the table of quantities that can be measured during training."""
     from denseam.training.quantities import QUANTITIES
 
-    return _table(
+    return recorded.table(
         ("name", "group", "symbol", "meaning", "only for"),
         [(f"`{name}`", q.group, q.symbol, q.meaning, q.needs) for name, q in QUANTITIES.items()],
     )
@@ -50,22 +54,41 @@ def quantities() -> str:
 def gallery() -> str:
     """Return all figures with their findings, judged and drawn from the records beside this file."""
     from denseam.paper.catalog import catalog
-    from denseam.paper.sizes import SIZES
 
     made = _draw_gallery()
-    heads = ("claims", "reproduced", "only if", "not reproduced", "undecided")
-    summary = []
-    for name, own in (("of the paper", False), ("of our own", True)):
-        found = [c for d in made.values() if (d["paper_label"] is None) == own for c in d["claims"]]
-        kinds = [(c["condition"] and "only if") or c["outcome"] for c in found]
-        summary.append((f"{len(found)} {name}", *(str(kinds.count(kind)) for kind in heads[1:])))
-    lines = [_table(heads, summary), "## All claims", "", _claims_table(made)]
-    for title, own in (("The paper's figures", False), ("Studies of our own", True)):
+    lines = ["## All claims", "", _claims_table(made)]
+    for title, chosen in GROUPS.items():
         lines += [f"## {title}", ""]
-        for figure in catalog():
-            if (figure.paper_label is None) == own:
-                lines += _figure_section(figure, made[figure.name], SIZES["paper"])
+        for figure in filter(chosen, catalog()):
+            lines += _figure_section(figure, made[figure.name])
     return "\n".join(lines) + "\n"
+
+
+def statements() -> str:
+    """Return what the paper says, sentence by sentence, and what tests it."""
+    from denseam.paper.catalog import catalog
+    from denseam.paper.statements import STATEMENTS, claims_about
+
+    figures, rows = catalog(), []
+    for statement in STATEMENTS:
+        by_figure: dict[str, list[str]] = {}
+        for figure, claim in claims_about(statement, figures):
+            tests = dict.fromkeys(type(test).__name__ for _, test in claim.tests)
+            by_figure.setdefault(figure.name, []).append(f"{claim.text} (`{'`, `'.join(tests)}`)")
+        cells = [
+            f"[{name}](gallery.md#figure-{name}): {' '.join(texts)}" for name, texts in by_figure.items()
+        ]
+        cells += [statement.otherwise] if statement.otherwise else []
+        rows.append((f"`{statement.place}`", statement.text, "; ".join(cells)))
+    return recorded.table(("place", "statement, in our words", "claims and their tests, or the reason"), rows)
+
+
+#: Title of a group of figures → what belongs to it.
+GROUPS: dict[str, Callable[[Any], bool]] = {
+    "The paper's figures": lambda figure: figure.paper_label is not None,
+    "Claims of the paper's text": lambda figure: figure.section is not None,
+    "Studies of our own": lambda figure: figure.own,
+}
 
 
 def _draw_gallery() -> dict[str, Any]:
@@ -74,22 +97,22 @@ def _draw_gallery() -> dict[str, Any]:
     from denseam.paper.gallery import make_figures
     from denseam.paper.sizes import SIZES
 
-    records, out = ROOT / "docs" / "gallery", GENERATED / "gallery"
-    inputs = [*records.rglob("*.parquet"), *records.rglob("*.npz")]
+    out = GENERATED / "gallery"
+    inputs = [*recorded.RECORDS.rglob("*.parquet"), *recorded.RECORDS.rglob("*.npz")]
     for room in ("analysis", "paper", "report/plots"):  # judge, claim and draw
         inputs += (SOURCE / room).rglob("*.py")
     digest = _digest(inputs)
-    stamp = out / "digest"
+    stamp, documents = out / "digest", out / "documents.json"
     if not stamp.is_file() or stamp.read_text() != digest:
         shutil.rmtree(out, ignore_errors=True)
         for part in ("runs", "examples"):
-            shutil.copytree(records / part, out / part)
+            shutil.copytree(recorded.RECORDS / part, out / part)
         made = make_figures(catalog(), SIZES["paper"], out, train=False, formats=("png",))
-        lacking = [one.figure.name for one in made if one.missing]
-        if lacking:
-            raise RuntimeError(f"the records in {records} lack runs of {', '.join(lacking)}")
+        whole = {one.figure.name: one.to_json() for one in made}
+        documents.write_text(json.dumps(whole), encoding="utf-8")
         stamp.write_text(digest)
-    return {f.name: json.loads((out / f"{f.name}.json").read_text(encoding="utf-8")) for f in catalog()}
+    found: dict[str, Any] = json.loads(documents.read_text(encoding="utf-8"))
+    return found
 
 
 def calibration(out: Path) -> None:
@@ -131,7 +154,7 @@ def steps() -> str:
             times = (f"{1e3 * value:.3g}" for pair in pairs for value in pair)
             ratios = ", ".join(f"{measured / predicted:.2f}" for predicted, measured in pairs)
             rows.append((*map(str, place), *times, ratios))
-        lines += [f"**{title}**; ms per step, and measured / predicted:", "", _table(heads, rows)]
+        lines += [f"**{title}**; ms per step, and measured / predicted:", "", recorded.table(heads, rows)]
     _draw_steps(points)
     picture = [
         "```{figure} _generated/steps.png", ":alt: Measured against predicted time of a step", ":width: 60%",
@@ -224,7 +247,7 @@ of each column. Including the files outside the rooms, imports join {len(edges)}
         parts = [p for p in sorted((SOURCE / room).iterdir()) if p.suffix == ".py" or _is_package(p)]
         names = [f"{p.name}/" if p.is_dir() else p.stem for p in parts if p.name != "__init__.py"]
         rows.append((f"`{room}/`", _summary(room), ", ".join(f"`{name}`" for name in names)))
-    return f"{picture}\n{_table(('room', 'content', 'files'), rows)}"
+    return f"{picture}\n{recorded.table(('room', 'content', 'files'), rows)}"
 
 
 def _is_package(path: Path) -> bool:
@@ -287,24 +310,36 @@ def api() -> str:
 
 
 def _claims_table(made: dict[str, Any]) -> str:
+    from denseam.paper.claims import COMPARED
+    from denseam.paper.readings import READINGS
+
     rows = []
     for name, document in made.items():
         for n, claim in enumerate(document["claims"]):
-            link = "" if n else f"[{name}](#figure-{name})"
-            rows.append((link, claim["claim"], claim["measured"], claim["verdict"]))
-    return _table(("figure", "claim", "measured", "verdict"), rows)
+            words = {reading: finding["verdict"] for reading, finding in claim["readings"].items()}
+            cells = (
+                [f"compares readings: {words[COMPARED]}", *[""] * 2]
+                if COMPARED in words
+                else [words.get(reading, "–") for reading in READINGS]
+            )
+            rows.append(("" if n else f"[{name}](#figure-{name})", claim["claim"], *cells))
+    return recorded.table(("figure", "claim", *READINGS), rows)
 
 
-def _figure_section(figure: Any, document: dict[str, Any], size: Any) -> list[str]:
+def _figure_section(figure: Any, document: dict[str, Any]) -> list[str]:
     label = f" (`{figure.paper_label}`)" if figure.paper_label else ""
     lines = [f"(figure-{figure.name})=", f"### {figure.name}{label}", "", f"{figure.title}.", ""]
-    lines += [
-        f"```{{figure}} _generated/gallery/{figure.name}.png", f":alt: {figure.title}", ":width: 100%",
-        ":target: " + f"_images/{figure.name}.png", "```", "",
-    ]  # fmt: skip
+    for name in (Path(file).name for file in document["files"]):
+        lines += [
+            f"```{{figure}} _generated/gallery/{name}", f":alt: {figure.title}", ":width: 100%",
+            ":target: " + f"_images/{name}", "```", "",
+        ]  # fmt: skip
     for claim in document["claims"]:
-        verdict = claim["verdict"][0].upper() + claim["verdict"][1:]
-        lines.append(f"- {claim['claim']} **{verdict}**: {claim['measured']}.")
+        lines.append(f"- {claim['claim']}")
+        lines += [
+            f"  - *{reading}*: **{finding['verdict']}**: {finding['measured']}."
+            for reading, finding in claim["readings"].items()
+        ]
     lines += ["", figure.remark, ""] if figure.remark else [""]
     return lines
 
@@ -313,7 +348,7 @@ def commands() -> str:
     """Return a table of all commands, and a section for each: description, usage, arguments and options."""
     found = list(registered())
     rows = [(f"[`{name}`](#{_anchor(name)})", _first_line(command)) for name, command, _ in found]
-    return "\n".join([_table(("command", "what it does"), rows), *(_section(*one) for one in found)])
+    return "\n".join([recorded.table(("command", "what it does"), rows), *(_section(*one) for one in found)])
 
 
 def registered() -> Iterator[tuple[str, Any, int]]:
@@ -365,7 +400,7 @@ def _section(name: str, command: Any, depth: int) -> str:
     ]
     parts += ["```", *_wrapped(usage), "```", ""]
     if rows:
-        parts.append(_table(("option", "meaning", "allowed", "default"), rows))
+        parts.append(recorded.table(("option", "meaning", "allowed", "default"), rows))
     return "\n".join(parts)
 
 
@@ -402,9 +437,3 @@ def _meaning(option: Any) -> tuple[str, str, str]:
 def _wrapped(words: list[str]) -> list[str]:
     lines = textwrap.wrap(" ".join(w.replace(" ", "\0") for w in words), 88, subsequent_indent="    ")
     return [line.replace("\0", " ") for line in lines]
-
-
-def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    lines += ["| " + " | ".join(c.replace("|", r"\|").replace("\n", " ") for c in row) + " |" for row in rows]
-    return "\n".join(lines) + "\n"

@@ -8,6 +8,8 @@ import json
 
 from denseam.paper.catalog import catalog, find
 from denseam.paper.gallery import make_figures
+from denseam.paper.missing import Choice
+from denseam.paper.readings import TRAINED
 from denseam.paper.sizes import SIZES
 from tests.sampled import covering, sampled
 
@@ -37,14 +39,19 @@ def figures(names):
 
 
 def is_made(name, parent):
-    """Train, draw and judge a figure in a folder of its own; look at everything that is written."""
+    """Train, draw and judge a figure in one reading, in a folder of its own; look at all that is written."""
     folder = parent / name
-    (made,) = make_figures(find([name]), SIZES["tiny"], folder, formats=("png",))
-    assert made.missing == 0
-    assert [file.name for file in made.files] == [f"{name}.png"]
+    (figure,) = find([name])
+    choice = Choice() if figure.pinned else Choice((TRAINED,))
+    (made,) = make_figures([figure], SIZES["tiny"], folder, choice=choice, formats=("png",))
+    assert not made.missing
+    stem = name if figure.pinned else f"{name}-trained"
+    assert [file.name for file in made.files] == [f"{stem}.png"]
     assert made.files[0].read_bytes().startswith(b"\x89PNG")
     document = json.loads((folder / f"{name}.json").read_text())
-    assert len(document["claims"]) == len(made.figure.claims)
-    paper = made.figure.paper_label is not None
-    words = {"reproduced", "not reproduced"} if paper else {"holds", "does not hold"}
-    assert {c["verdict"].split(" only")[0] for c in document["claims"]} <= words | {"undecided"}
+    assert len(document["claims"]) == len(figure.claims)
+    words = {"holds", "does not hold"} if figure.own else {"reproduced", "not reproduced"}
+    for claim in document["claims"]:
+        ((reading, finding),) = claim["readings"].items()
+        assert reading in ("trained", "compared")
+        assert finding["verdict"].split(" only")[0].split(",")[0] in words | {"undecided"}

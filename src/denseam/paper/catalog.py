@@ -9,11 +9,12 @@ from denseam.errors import refuse
 from denseam.paper.figure import Figure
 from denseam.paper.figures import PAPER
 from denseam.paper.own import OWN
+from denseam.paper.text import TEXT
 
 
 def catalog() -> tuple[Figure, ...]:
-    """Return all figures: the paper's in its order, then our own."""
-    return PAPER + OWN
+    """Return all figures: the paper's in its order, those for its text, then our own."""
+    return PAPER + TEXT + OWN
 
 
 def find(names: Sequence[str]) -> tuple[Figure, ...]:

@@ -18,28 +18,33 @@ PANEL = (3.5, 2.9)
 NARROW = (2.5, 2.2)
 LINE = 0.17
 LEGEND = 0.3
-COLOURS = {"reproduced": INK, "not reproduced": BAD, "undecided": FAINT}
+COLOURS = {"reproduced": INK, "not reproduced": BAD, "undecided": FAINT, "not run": FAINT}
 
 
 def draw_figure(
-    figure: Figure, findings: Sequence[Finding], results: Results, out: Path, formats: Sequence[str]
+    figure: Figure,
+    findings: Sequence[tuple[str, Finding]],
+    results: Results,
+    out: Path,
+    formats: Sequence[str],
 ) -> list[Path]:
-    """Draw a figure into a folder; return the files."""
+    """Draw a figure in one reading into a folder, with its claims and their findings; return the files."""
     columns = max(len(row) for row in figure.rows)
     wide, high = PANEL if columns < 4 else NARROW
     pictures = any(isinstance(panel, Tiles) for panel in figure.panels)
     width = 7.5 if pictures else max(5.0, columns * wide)
     lines = [
         (line, COLOURS[finding.outcome])
-        for finding in findings
-        for line in textwrap.wrap(_sentence(finding), int(width * 17), subsequent_indent="    ")
+        for text, finding in findings
+        for line in textwrap.wrap(_sentence(text, finding), int(width * 17), subsequent_indent="    ")
     ]
     text = LINE * (len(lines) + 1)
     below = text + LEGEND
     height = (2.6 if pictures else high) * len(figure.rows) + 0.45 + below
     with canvas(len(figure.rows), columns, width, height) as (drawn, axes):
         drawn.get_layout_engine().set(rect=(0, below / height, 1, 1 - below / height))
-        drawn.suptitle(figure.title, x=0.01, ha="left", fontsize=10, color=INK)
+        title = figure.title if figure.pinned else f"{figure.title} ({results.reading.words})"
+        drawn.suptitle(title, x=0.01, ha="left", fontsize=10, color=INK)
         pairs: list[tuple[Any, Panel]] = []
         for row, panels in zip(axes, figure.rows, strict=True):
             pairs += zip(row, panels, strict=False)
@@ -54,12 +59,13 @@ def draw_figure(
         for i, (line, colour) in enumerate(lines):
             y = (text - LINE * (i + 1)) / height
             drawn.text(0.01, y, line, fontsize=7.5, color=colour, va="bottom")
-        return save(drawn, out, figure.name, formats)
+        name = figure.name if figure.pinned else f"{figure.name}-{results.reading.name}"
+        return save(drawn, out, name, formats)
 
 
-def _sentence(finding: Finding) -> str:
+def _sentence(text: str, finding: Finding) -> str:
     verdict = finding.verdict[0].upper() + finding.verdict[1:]
-    return f"{verdict}: {finding.claim} Measured: {finding.measured}."
+    return f"{verdict}: {text} Measured: {finding.measured}."
 
 
 def _tighten(row: Sequence[Any], panels: Sequence[Panel], results: Results) -> None:

@@ -20,6 +20,7 @@ from denseam.data.arrays import held_out
 from denseam.data.readers import read
 from denseam.errors import InputError
 from denseam.files import write_whole
+from denseam.paper.readings import Reading
 from denseam.paper.settings import Setting
 from denseam.paper.sizes import Size
 from denseam.training.progress import Progress
@@ -39,19 +40,19 @@ class Examples:
     samples: int = 100
     shown: int = 8
 
-    def key(self, size: Size) -> str:
+    def key(self, size: Size, reading: Reading) -> str:
         """Return a hash of everything that changes the result."""
-        runs = [self._recipe(size).run(scale)[1].key for scale in size.examples]
+        runs = [self._recipe(size, reading).run(scale)[1].key for scale in size.examples]
         parts = [*runs, *self.steps, self.samples, self.shown]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
-    def path(self, size: Size, out: Path) -> Path:
+    def path(self, size: Size, reading: Reading, out: Path) -> Path:
         """Return the file of the result."""
-        return out / FOLDER / f"{self.key(size)}.npz"
+        return out / FOLDER / f"{self.key(size, reading)}.npz"
 
-    def read(self, size: Size, out: Path) -> dict[str, Any] | None:
+    def read(self, size: Size, reading: Reading, out: Path) -> dict[str, Any] | None:
         """Return the result, or None if there is none yet."""
-        path = self.path(size, out)
+        path = self.path(size, reading, out)
         if not path.is_file():
             return None
         try:
@@ -60,11 +61,11 @@ class Examples:
         except (OSError, ValueError, zipfile.BadZipFile, zlib.error) as error:
             raise InputError(f"{path}: damaged ({error}); delete the file to make it again") from None
 
-    def make(self, size: Size, out: Path, progress: Progress | None = None) -> None:
+    def make(self, size: Size, reading: Reading, out: Path, progress: Progress | None = None) -> None:
         """Train both memories (or resume their training), recall with both, and write what is drawn."""
-        large, small = (self._memory(size, scale, out, progress) for scale in size.examples)
+        large, small = (self._memory(size, reading, scale, out, progress) for scale in size.examples)
         raw = read(self.setting.get("data"))
-        which = held_out(raw.samples, self._recipe(size).study.preparation.heldout)
+        which = held_out(raw.samples, self._recipe(size, reading).study.preparation.heldout)
         which = which[np.linspace(0, len(which) - 1, min(self.samples, len(which))).round().astype(int)]
         x = dataclasses.replace(raw, array=raw.array[which])
         kept: dict[str, Any] = {"steps": np.array(self.steps), "features": np.array(size.examples)}
@@ -91,18 +92,18 @@ class Examples:
         kept |= {k: v.astype(np.float16) for k, v in pictures.items()}
         content = io.BytesIO()
         np.savez_compressed(content, **kept)
-        path = self.path(size, out)
+        path = self.path(size, reading, out)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, content.getvalue())
 
-    def _memory(self, size: Size, scale: int, out: Path, progress: Progress | None) -> Any:
-        folder = out / MEMORIES / f"{self.setting.label}-{size.name}-{scale}".replace(" ", "-")
-        trained = train_target(self._recipe(size), folder, scale=scale, progress=progress)
+    def _memory(self, size: Size, reading: Reading, scale: int, out: Path, progress: Progress | None) -> Any:
+        folder = out / MEMORIES / f"{self.setting.label}-{reading.name}-{size.name}-{scale}".replace(" ", "-")
+        trained = train_target(self._recipe(size, reading), folder, scale=scale, progress=progress)
         if trained.memory is None:
             raise InputError(f"the memory with N = {scale} diverged; lower the learning rate of the figure")
         return trained.memory
 
-    def _recipe(self, size: Size) -> Recipe:
-        (study,) = self.setting.studies(size)
+    def _recipe(self, size: Size, reading: Reading) -> Recipe:
+        study = self.setting.whole_study(size, reading)
         assert not isinstance(self.setting.eta0, tuple)
         return Recipe(dataclasses.replace(study, scales=(max(size.examples),)), self.setting.eta0)

@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from denseam.paper.claims import Claim, diverging, symbol
+from denseam.paper.claims import Claim
+from denseam.paper.curves import diverging, symbol
 from denseam.paper.examples import Examples
+from denseam.paper.readings import READINGS, Reading
 from denseam.paper.results import Results
 from denseam.paper.settings import FromSettings, Setting
 from denseam.report.plots.panels import curves_panel, lines_panel, sweep_panel, tiles_panel
@@ -95,11 +97,6 @@ class Optimum(Panel):
 
     along: tuple[Setting, ...]
 
-    @property
-    def settings(self) -> tuple[Setting, ...]:
-        """The settings that have to be trained for it."""
-        return self.along
-
     def describe(self) -> str:
         """Say what it shows."""
         return f"best rate: {', '.join(s.label for s in self.settings)}"
@@ -169,7 +166,10 @@ class Figure:
     claims
         The statements of its caption, as tests.
     paper_label
-        Its label in the paper, as the paper spells it; None for our own studies.
+        Its label in the paper, as the paper spells it; None if it is no figure there.
+    section
+        The section of the paper whose claims it tests, if the paper shows no figure for them. A figure
+        with neither a label nor a section is a study of our own.
     remark
         Why a claim does not hold, or what to keep in mind.
     """
@@ -179,7 +179,23 @@ class Figure:
     rows: tuple[tuple[Panel, ...], ...]
     claims: tuple[Claim, ...]
     paper_label: str | None = None
+    section: str | None = None
     remark: str = ""
+
+    @property
+    def own(self) -> bool:
+        """Whether its claims are ours and not the paper's."""
+        return self.paper_label is None and self.section is None
+
+    @property
+    def pinned(self) -> bool:
+        """Whether it compares readings, so that it is drawn once."""
+        return bool(self.settings) and all(setting.pinned for setting in self.settings)
+
+    @property
+    def readings(self) -> tuple[Reading, ...]:
+        """The readings in which one of its claims says something."""
+        return tuple(r for r in READINGS.values() if any(r in claim.readings for claim in self.claims))
 
     @property
     def panels(self) -> tuple[Panel, ...]:
@@ -191,7 +207,7 @@ class Figure:
         """The settings that have to be trained, without repetition."""
         every = [s for panel in self.panels for s in panel.settings]
         every += [s for claim in self.claims for s in claim.settings]
-        return tuple({dataclasses.replace(s, label=""): s for s in every}.values())
+        return tuple({s.unlabelled: s for s in every}.values())
 
     @property
     def examples(self) -> tuple[Examples, ...]:

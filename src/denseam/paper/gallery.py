@@ -6,7 +6,7 @@ import dataclasses
 import json
 import os
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,11 @@ from denseam import __version__
 from denseam.errors import InputError
 from denseam.files import write_whole
 from denseam.paper.catalog import catalog
-from denseam.paper.claims import Finding
+from denseam.paper.claims import COMPARED, Judgement, judge
 from denseam.paper.drawing import draw_figure
 from denseam.paper.figure import Figure
+from denseam.paper.missing import Choice, gaps
+from denseam.paper.readings import READINGS, Reading
 from denseam.paper.results import Results
 from denseam.paper.sizes import SIZES, Size
 from denseam.studies.records import Row, thin
@@ -26,16 +28,17 @@ from denseam.studies.store import Store
 from denseam.training.progress import Progress
 
 RUNS = "runs"
+ALL = Choice()
 
 
 @dataclasses.dataclass(frozen=True)
 class Made:
-    """One figure: its pictures and findings; or the number of missing runs, and shards set aside."""
+    """One figure: its pictures and judgements, how many runs are missing by reading, and shards set aside."""
 
     figure: Figure
     files: tuple[Path, ...]
-    findings: tuple[Finding, ...]
-    missing: int = 0
+    judgements: tuple[Judgement, ...]
+    missing: Mapping[str, int]
     set_aside: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -43,11 +46,13 @@ class Made:
         return {
             "name": self.figure.name,
             "paper_label": self.figure.paper_label,
+            "section": self.figure.section,
+            "own": self.figure.own,
             "title": self.figure.title,
             "files": [str(file) for file in self.files],
-            "claims": [finding.to_json() for finding in self.findings],
+            "claims": [judgement.to_json() for judgement in self.judgements],
             "remark": self.figure.remark or None,
-            "missing": self.missing,
+            "missing": dict(self.missing),
         }
 
 
@@ -56,6 +61,7 @@ def make_figures(
     size: Size,
     out: str | os.PathLike[str],
     *,
+    choice: Choice = ALL,
     train: bool = True,
     formats: Sequence[str] = ("png", "svg"),
     progress: Progress | None = None,
@@ -71,8 +77,10 @@ def make_figures(
         From `catalog.find` and `sizes.SIZES`.
     out
         The folder of pictures and findings; runs of all figures go to its folder 'runs'.
+    choice
+        The readings, and which of their missing runs to train.
     train
-        Whether to train missing runs; otherwise figures with missing runs are skipped.
+        Whether to train missing runs.
     formats
         File formats of the pictures.
     progress, stop, executor
@@ -81,91 +89,121 @@ def make_figures(
         Called with each figure when it is done.
     """
     folder, every = Path(out), []
-    rows: dict[str, Row] = _rows(folder)
+    rows = rows_in(folder)
     for figure in figures:
         aside: tuple[str, ...] = ()
         if train:
-            trained = train_figure(
-                figure, size, folder, rows.keys(), progress=progress, stop=stop, executor=executor,
-            )  # fmt: skip
+            trained = train_figures(
+                [figure], size, folder, choice, rows, progress=progress, stop=stop, executor=executor
+            )
             if trained is not None:
-                rows, aside = _rows(folder), tuple(map(str, trained.set_aside))
-        done = dataclasses.replace(_make(figure, size, folder, rows, formats), set_aside=aside)
+                rows, aside = rows_in(folder), tuple(map(str, trained.set_aside))
+        done = dataclasses.replace(
+            _make(figure, size, folder, choice.readings, rows, formats), set_aside=aside
+        )
         every.append(done)
         made(done)
     return every
 
 
-def _make(figure: Figure, size: Size, folder: Path, rows: Mapping[str, Row], formats: Sequence[str]) -> Made:
-    results = Results(rows, size, folder)
-    missing = sum(results.missing(setting) for setting in figure.settings)
-    missing += sum(examples.read(size, folder) is None for examples in figure.examples)
-    if missing:
-        return Made(figure, (), (), missing)
-    findings = judge(figure, results)
-    files = draw_figure(figure, findings, results, folder, formats)
-    done = Made(figure, tuple(files), findings)
-    document = {"schema": 1, "version": __version__, "size": size.name, **done.to_json()}
-    document["files"] = [file.name for file in files]
-    write_whole(folder / f"{figure.name}.json", json.dumps(document, indent=1, ensure_ascii=False).encode())
-    return done
-
-
-def judge(figure: Figure, results: Results) -> tuple[Finding, ...]:
-    """Return the findings on the claims of a figure."""
-    own = figure.paper_label is None
-    return tuple(dataclasses.replace(claim.judge(results), own=own) for claim in figure.claims)
-
-
-def train_figure(
+def _make(
     figure: Figure,
     size: Size,
     folder: Path,
-    present: Collection[str],
+    readings: Sequence[Reading],
+    rows: Mapping[str, Row],
+    formats: Sequence[str],
+) -> Made:
+    by_reading = {r.name: Results(rows, size, r, folder) for r in readings}
+    judgements = judged(figure, by_reading)
+    missing: dict[str, int] = {}
+    files: list[Path] = []
+    for name, results in by_reading.items():
+        if results.reading not in figure.readings:
+            continue
+        lacking = sum(results.missing(setting) for setting in figure.settings)
+        lacking += sum(not results.compared(examples) for examples in figure.examples)
+        if lacking:
+            missing[name] = lacking
+        elif not (figure.pinned and files):
+            findings = [(j.claim.text, j.findings.get(name, j.findings.get(COMPARED))) for j in judgements]
+            said = [(text, finding) for text, finding in findings if finding is not None]
+            files += draw_figure(figure, said, results, folder, formats)
+    done = Made(figure, tuple(files), judgements, missing)
+    if files:
+        document = {"schema": 2, "version": __version__, "size": size.name, **done.to_json()}
+        document["files"] = [file.name for file in files]
+        text = json.dumps(document, indent=1, ensure_ascii=False)
+        write_whole(folder / f"{figure.name}.json", text.encode())
+    return done
+
+
+def judged_in(folder: Path, size: Size, figures: Iterable[Figure]) -> dict[str, tuple[Judgement, ...]]:
+    """Return the judgements on the claims of figures from the runs in a folder, by the figures' names."""
+    rows = rows_in(folder)
+    by_reading = {name: Results(rows, size, reading, folder) for name, reading in READINGS.items()}
+    return {figure.name: judged(figure, by_reading) for figure in figures}
+
+
+def judged(figure: Figure, by_reading: Mapping[str, Results]) -> tuple[Judgement, ...]:
+    """Return the judgements on the claims of a figure."""
+    return tuple(judge(claim, by_reading, figure.own) for claim in figure.claims)
+
+
+def train_figures(
+    figures: Sequence[Figure],
+    size: Size,
+    folder: Path,
+    choice: Choice,
+    present: Mapping[str, Row] | None = None,
     *,
     progress: Progress | None = None,
     stop: threading.Event | None = None,
     executor: Executor | None = None,
 ) -> Summary | None:
-    """Train the runs that a figure needs and that are not present; return None if there were none to train.
+    """Train chosen runs that figures need and that are not present; return None if there were none to train.
 
     Several processes may work on one folder.
     """
-    todo, seen = [], set(present)
-    for study in (study for setting in figure.settings for study in setting.studies(size)):
-        specs = [spec for spec in study.runs() if spec.key not in seen]
-        seen |= {spec.key for spec in specs}
-        if specs:
-            todo.append((study, specs))
+    todo = gaps(figures, size, rows_in(folder) if present is None else present, choice)
     summary = None
     if todo:
-        summary = run_specs(todo, folder / RUNS, progress=progress, stop=stop, executor=executor)
-    for examples in figure.examples:
-        if examples.read(size, folder) is None:
-            examples.make(size, folder, progress)
+        runs = [(gap.study, list(gap.specs)) for gap in todo]
+        summary = run_specs(runs, folder / RUNS, progress=progress, stop=stop, executor=executor)
+    if choice.part == choice.parts:
+        for figure in figures:
+            for examples in figure.examples:
+                for reading in choice.readings:
+                    if not examples.path(size, reading, folder).is_file():
+                        examples.make(size, reading, folder, progress)
     return summary
 
 
 def compact(figures: Iterable[Figure], size: Size, folder: Path, target: Path) -> Path:
-    """Write the runs of figures as one shard with thinned curves, and the examples."""
-    figures, rows = list(figures), _rows(folder)
+    """Write the runs of figures in all readings as one shard with thinned curves, and the examples."""
+    figures, rows = list(figures), rows_in(folder)
+    readings = READINGS.values()
     keys = dict.fromkeys(
         spec.key
         for figure in figures
         for setting in figure.settings
-        for study in setting.studies(size)
-        for spec in study.runs()
+        for reading in readings
+        for spec in setting.whole_study(size, reading).runs()
     )
     store = Store(target / RUNS)
     store.prepare()
-    for examples in (examples for figure in figures for examples in figure.examples):
-        path = examples.path(size, target)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, examples.path(size, folder).read_bytes())
-    return store.write(list(thin(rows[key] for key in keys)))
+    for figure in figures:
+        for examples in figure.examples:
+            for reading in readings:
+                path = examples.path(size, reading, folder)
+                if path.is_file():
+                    copy = examples.path(size, reading, target)
+                    copy.parent.mkdir(parents=True, exist_ok=True)
+                    write_whole(copy, path.read_bytes())
+    return store.write(list(thin(rows[key] for key in keys if key in rows)))
 
 
-def _rows(folder: Path) -> dict[str, Row]:
+def rows_in(folder: Path) -> dict[str, Row]:
     """Return the runs in a folder, by their keys."""
     if not (folder / RUNS / "shards").is_dir():
         return {}
@@ -173,18 +211,26 @@ def _rows(folder: Path) -> dict[str, Row]:
 
 
 def write_findings(folder: Path, size: Size) -> Path:
-    """Write a Markdown table of claims, measurements and verdicts of all figures of one size in a folder."""
-    lines = ["| figure | claim | measured | verdict |", "|---|---|---|---|"]
+    """Write a Markdown table of claims and verdicts of all figures of one size in a folder."""
+    lines = [f"| figure | claim | {' | '.join(READINGS)} |", "|---|---|" + "---|" * len(READINGS)]
     for document in _findings_in(folder):
         if document["size"] != size.name:
             continue
-        for n, finding in enumerate(document["claims"]):
+        for n, claim in enumerate(document["claims"]):
             name = "" if n else f"`{document['paper_label'] or document['name']}`"
-            cells = (name, finding["claim"], finding["measured"], finding["verdict"])
+            cells = (name, claim["claim"], *cells_of(claim["readings"]))
             lines.append("| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |")
     path = folder / "findings.md"
     write_whole(path, ("\n".join(lines) + "\n").encode())
     return path
+
+
+def cells_of(findings: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return verdict and numbers in each reading; those of a claim that compares readings come first."""
+    said = {name: f"{finding['verdict']}: {finding['measured']}" for name, finding in findings.items()}
+    if COMPARED in said:
+        return [said[COMPARED], *[""] * (len(READINGS) - 1)]
+    return [said.get(name, "–") for name in READINGS]
 
 
 def _findings_in(folder: Path) -> Iterator[dict[str, Any]]:
@@ -195,7 +241,8 @@ def _findings_in(folder: Path) -> Iterator[dict[str, Any]]:
                 document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
             except ValueError as error:
                 raise InputError(f"{path}: damaged ({error}); delete the file to make it again") from None
-            yield document
+            if document["schema"] == 2:
+                yield document
 
 
 def size_of(name: str) -> Size:

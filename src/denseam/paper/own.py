@@ -4,56 +4,50 @@ from __future__ import annotations
 
 import math
 
-from denseam.paper.claims import (
-    All,
-    Claim,
-    Collapse,
+from denseam.paper.claims import All, claim
+from denseam.paper.curves import Grows, GrowsLess
+from denseam.paper.experiments import ADAM_INSIDE, MEMORIES, POWERS, POWERS_ADAM, RELU_ADAM, RELU_SGD
+from denseam.paper.figure import Figure, Horizon, Optimum, Probe, Sweep
+from denseam.paper.rates import (
+    AsGood,
     DoesNotTransfer,
     DriftIs,
     EdgeFallsAlong,
-    Grows,
-    GrowsLess,
     HorizonAgrees,
-    SlowsDown,
+    LowerLoss,
     Transfers,
     TransfersFrom,
-    claim,
 )
-from denseam.paper.figure import Figure, Horizon, Loss, Optimum, Probe, Sweep
-from denseam.paper.figures import (
-    ADAM_INSIDE,
-    LARGER,
-    MEMORIES,
-    MNIST_UNIT,
-    POWERS,
-    RELU_ADAM,
-    RELU_SGD,
-    RELU_SGD_NORMAL,
-)
-from denseam.paper.settings import setting
+from denseam.paper.readings import READINGS, TRAINED
+from denseam.paper.settings import Setting, setting
+from denseam.paper.thresholds import STAYS, STAYS_MEMORIES
 from denseam.rules.table import relu_constant
 from denseam.theory.gaussian import feature_variance
 
-SGD = RELU_SGD.but("biases from zero", fewer=True)
-ADAM = RELU_ADAM.but("biases from zero", fewer=True)
-ADAM_NORMAL = ADAM.but("biases from N(0, 1)", bias_init="normal")
 
-FAST_BIASES = SGD.but("η_b ∝ √N, η_c ∝ √B", parameterization="eta_b=N^1/2, eta_c=B^1/2")
+def in_each(setting: Setting, label: str) -> dict[str, Setting]:
+    """Return a setting pinned to each reading, by the reading's name."""
+    return {r.name: setting.but(f"{label}, {r.name}", pinned=r) for r in READINGS.values()}
+
+
+SGD = RELU_SGD.but("biases from zero", reach=-1)
+ADAM = RELU_ADAM.but("b trained", reach=-1)
+
 SLOW_BIAS = ADAM.but("η_b ∝ N^-1/2", parameterization="eta_b=N^-1/2")
-FROZEN = ADAM.but("b frozen", eta_b_ratio=0.0)
-SLOW_INSIDE = ADAM_INSIDE.but("η_b ∝ N^-1/2", parameterization="eta_b=N^-1/2", fewer=True)
-FROZEN_INSIDE = ADAM_INSIDE.but("b frozen", eta_b_ratio=0.0, fewer=True)
-TRAINED_INSIDE = ADAM_INSIDE.but("b trained", fewer=True)
+STILL_BIAS = ADAM.but("b frozen", eta_b_ratio=0.0)
+SLOW_INSIDE = ADAM_INSIDE.but("η_b ∝ N^-1/2", parameterization="eta_b=N^-1/2", reach=-1)
+STILL_INSIDE = ADAM_INSIDE.but("b frozen", eta_b_ratio=0.0, reach=-1)
+TRAINED_INSIDE = ADAM_INSIDE.but("b trained", reach=-1)
+
+IN_PROPORTION = in_each(RELU_ADAM, "ReLU, Adam")
+IN_PROPORTION_SGD = in_each(RELU_SGD, "ReLU, SGD")
+STEEP = in_each(POWERS_ADAM[2], "ReLU³, Adam")
+ALONE = in_each(MEMORIES["relu", "adam"], "Adam, only K")
 
 # Entries of the gradient are about 0.5/N: 0.004 at N = 128.
 LARGE_EPSILON = ADAM.but("ε = 0.003", epsilon=3e-3, eta0=(-2.25, 0.25))
 SHRINKING_EPSILON = ADAM.but(
     "ε ∝ gradient", epsilon=0.4, parameterization="epsilon=gradient", eta0=(-2.25, 0.25)
-)
-
-# The spike is B times the bulk, so a rate that fits it is B times smaller: η0·K/B.
-SPIKE = SGD.but(
-    "not centred, rate for the spike", centred=False, parameterization="eta_W=K·B^-1", eta0=(-1.5, 1)
 )
 
 PRINTED = tuple(SGD.but(f"p = {p}, C_p as printed", power=p, s2_0=relu_constant(p) ** -2) for p in (1, 2, 3))
@@ -72,13 +66,7 @@ UNIT_S1 = tuple(
     SGD.but(f"p = {p}, s1_0 = v_g^-1/2", power=p, eta0=rates, s1_0=round(V_G**-0.5, 6))
     for p, rates in LARGE.items()
 )
-REDUCTIONS = (
-    MNIST_UNIT[1].but("plaquettes"),
-    MNIST_UNIT[1].but("orthonormal", shrink="orthonormal"),
-    MNIST_UNIT[1].but("PCA", shrink="pca"),
-)
 SOFTMAX_MEMORIES, RELU_MEMORIES = MEMORIES["softmax", "adam"], MEMORIES["relu", "adam"]
-SGD_MEMORIES = MEMORIES["relu", "sgd"]
 
 ROWS = tuple(
     setting(
@@ -89,44 +77,56 @@ ROWS = tuple(
 
 OWN: tuple[Figure, ...] = (
     Figure(
-        name="bias-initialisation",
-        title="biases that start at zero, or from N(0, 1)",
-        rows=((Sweep(SGD), Sweep(RELU_SGD_NORMAL)), (Sweep(ADAM), Sweep(ADAM_NORMAL))),
+        name="three-readings",
+        title="ReLU: biases frozen at zero, trained from zero, and trained from N(0, 1)",
+        rows=tuple(tuple(map(Sweep, each.values())) for each in (IN_PROPORTION_SGD, IN_PROPORTION, ALONE)),
         claims=(
-            claim("SGD: with biases from zero the rate transfers.", Transfers(SGD)),
-            claim("SGD: with biases from N(0, 1) it does not.", DoesNotTransfer(RELU_SGD_NORMAL)),
-            claim("Adam: with biases from zero the rate transfers.", Transfers(ADAM)),
-            claim("Adam: with biases from N(0, 1) it does too.", Transfers(ADAM_NORMAL)),
+            claim(
+                "In proportion, trained biases change the best loss of ReLU with Adam by little.",
+                AsGood(IN_PROPORTION["trained"], IN_PROPORTION["frozen"]),
+            ),
+            claim(
+                "In proportion, they lower that of ReLU³ with Adam.",
+                LowerLoss(STEEP["trained"], STEEP["frozen"]),
+            ),
+            claim(
+                "Memories only, they lower that of ReLU with Adam.",
+                LowerLoss(ALONE["trained"], ALONE["frozen"]),
+            ),
+            claim("Memories only, ReLU with Adam transfers if they are frozen.", Transfers(ALONE["frozen"])),
+            claim("If they are trained from zero, it does not.", DoesNotTransfer(ALONE["trained"])),
+            claim("If they are trained from N(0, 1), it does not.", DoesNotTransfer(ALONE["normal"])),
         ),
-        remark="Each neuron's own bias gives it the same offset on all samples, so the centred Gram matrix "
-        "keeps an eigenvalue of order K·B.",
-    ),
-    Figure(
-        name="bias-rates-sgd",
-        title="SGD with the paper's other bias rates, η_b ∝ √N and η_c ∝ √B",
-        rows=((Sweep(SGD.but("η_b, η_c constant")), Sweep(FAST_BIASES)),),
-        claims=(
-            claim("With constant bias rates the rate transfers.", Transfers(SGD)),
-            claim("With rates that grow it does too.", Transfers(FAST_BIASES)),
-        ),
+        remark="From N(0, 1), each neuron's own bias gives it the same offset on all samples, so the centred "
+        "Gram matrix keeps an eigenvalue of order K·B.",
     ),
     Figure(
         name="bias-rates-adam",
         title="Adam: is the growing spike the bias's doing? (η₀ = 0.005)",
         rows=(
-            tuple(Probe(s, "lambda_max") for s in (TRAINED_INSIDE, SLOW_INSIDE, FROZEN_INSIDE)),
-            tuple(map(Sweep, (ADAM.but("b trained"), SLOW_BIAS, FROZEN))),
+            tuple(Probe(s, "lambda_max") for s in (TRAINED_INSIDE, SLOW_INSIDE, STILL_INSIDE)),
+            tuple(map(Sweep, (ADAM, SLOW_BIAS, STILL_BIAS))),
         ),
         claims=(
-            claim("With b trained the spike grows with size.", Grows(TRAINED_INSIDE, "lambda_max", 0.1)),
-            claim("With b frozen it does not.", Grows(FROZEN_INSIDE, "lambda_max", -0.1, 0.1)),
+            claim(
+                "With b trained the spike grows with size.",
+                Grows(TRAINED_INSIDE, "lambda_max", STAYS),
+                readings=(TRAINED,),
+            ),
+            claim(
+                "With b frozen it does not.",
+                Grows(STILL_INSIDE, "lambda_max", -STAYS, STAYS),
+                readings=(TRAINED,),
+            ),
             claim(
                 "With η_b ∝ N^-1/2 it grows less.",
                 GrowsLess(SLOW_INSIDE, "lambda_max", TRAINED_INSIDE, "lambda_max"),
+                readings=(TRAINED,),
             ),
             claim(
                 "The rate transfers in all three.",
-                All((Transfers(ADAM.but("b trained")), Transfers(SLOW_BIAS), Transfers(FROZEN))),
+                All((Transfers(ADAM), Transfers(SLOW_BIAS), Transfers(STILL_BIAS))),
+                readings=(TRAINED,),
             ),
         ),
     ),
@@ -146,27 +146,6 @@ OWN: tuple[Figure, ...] = (
         ),
         remark="An entry of the gradient of W is about 0.5/N. Far below ε the step is η·gradient/ε, so that "
         "the best rate grows as N. With epsilon=gradient ε is 0.4/N for W and 0.4/√N for the biases.",
-    ),
-    Figure(
-        name="spike-rate",
-        title="not centred, with a learning rate for the spike instead of the bulk: η_W = η₀·K/B",
-        rows=((Sweep(SPIKE), Loss(SPIKE)),),
-        claims=(
-            claim("At one rate, larger models train more slowly.", SlowsDown(SPIKE)),
-            claim("The learning rate does not transfer.", DoesNotTransfer(SPIKE)),
-        ),
-    ),
-    Figure(
-        name="many-memories",
-        title="K ≫ N, P: training no longer depends on K",
-        rows=((Loss(SGD_MEMORIES), Loss(RELU_MEMORIES), Loss(SOFTMAX_MEMORIES)),),
-        claims=tuple(
-            Claim(
-                f"{s.label}: the loss curves of all K lie on each other.",
-                (("", Collapse(s)), (LARGER, Collapse(s, share=1 / 16))),
-            )
-            for s in (SGD_MEMORIES, RELU_MEMORIES, SOFTMAX_MEMORIES)
-        ),
     ),
     Figure(
         name="printed-constant",
@@ -231,16 +210,12 @@ OWN: tuple[Figure, ...] = (
         title="only memories grow, SGD, η₀ = 0.056: the largest memory, over the root mean square of all",
         rows=(tuple(Probe(s, "row_max") for s in ROWS), tuple(Probe(s, "sigma_max") for s in ROWS)),
         claims=(
-            claim("p = 1: it hardly depends on K.", Grows(ROWS[0], "row_max", -0.05, 0.05)),
-            claim("p = 2: it grows with K.", Grows(ROWS[1], "row_max", 0.05)),
+            claim(
+                "p = 1: it hardly depends on K.", Grows(ROWS[0], "row_max", -STAYS_MEMORIES, STAYS_MEMORIES)
+            ),
+            claim("p = 2: it grows with K.", Grows(ROWS[1], "row_max", STAYS_MEMORIES)),
         ),
         remark="With p = 2 a memory that is ahead gains more than in proportion. The more memories there "
         "are, the further ahead the first one is; that is what lowers the edge of stability with K.",
-    ),
-    Figure(
-        name="image-reductions",
-        title="MNIST, ReLU, Adam, unit variance, noise 1.5: three ways to shrink",
-        rows=(tuple(map(Sweep, REDUCTIONS)),),
-        claims=tuple(claim(f"{s.label}: the rate transfers.", Transfers(s)) for s in REDUCTIONS),
     ),
 )

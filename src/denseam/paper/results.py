@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +15,7 @@ from jaxtyping import Float
 from denseam.analysis.transfer import Verdict, horizon, verdict
 from denseam.errors import InputError
 from denseam.paper.examples import Examples
+from denseam.paper.readings import Reading
 from denseam.paper.settings import Setting
 from denseam.paper.sizes import Size
 from denseam.studies.records import PROBE_COLUMNS, Records, Row, epochs_of, thin
@@ -22,26 +24,33 @@ Array = Float[np.ndarray, "..."]
 
 
 class Results:
-    """The records of one size, by setting."""
+    """The records of one size in one reading, by setting."""
 
-    def __init__(self, rows: Mapping[str, Row], size: Size, out: Path | None = None) -> None:
-        self.size, self._out = size, out
+    def __init__(
+        self, rows: Mapping[str, Row], size: Size, reading: Reading, out: Path | None = None
+    ) -> None:
+        self.size, self.reading, self._out = size, reading, out
         self._by_key = rows
         self._records = functools.cache(self._read)
         self._verdicts = functools.cache(self._judge)
+        self._missing = functools.cache(self._count_missing)
+
+    @property
+    def all_rows(self) -> Mapping[str, Row]:
+        """The runs of all settings and readings, by their keys."""
+        return self._by_key
 
     def rows(self, setting: Setting) -> Records:
         """Return the finished runs of a setting."""
-        return self._records(setting)
+        return self._records(setting.unlabelled)
 
     def missing(self, setting: Setting) -> int:
-        """Return how many runs of a setting are missing."""
-        total = sum(len(study.runs()) for study in setting.studies(self.size))
-        return total - len(self.rows(setting))
+        """Return how many of the runs that a verdict needs are missing."""
+        return self._missing(setting.unlabelled)
 
-    def verdict(self, setting: Setting, epoch: int | None = None) -> Verdict:
-        """Return the verdict on a setting's learning rate, at the end or at an epoch."""
-        return self._verdicts(setting, epoch)
+    def verdict(self, setting: Setting, epoch: int | None = None, base: int | None = None) -> Verdict:
+        """Return the verdict on a setting's learning rate, at the end or at an epoch, from a scale on."""
+        return self._verdicts(setting.unlabelled, epoch, base)
 
     def curves(
         self, setting: Setting, quantity: str, eta0: float | None = None
@@ -67,10 +76,14 @@ class Results:
 
     def examples(self, examples: Examples) -> dict[str, Any]:
         """Return a comparison of recall."""
-        comparison = None if self._out is None else examples.read(self.size, self._out)
+        comparison = None if self._out is None else examples.read(self.size, self.reading, self._out)
         if comparison is None:
             raise InputError("the examples of recall have not been made yet")
         return comparison
+
+    def compared(self, examples: Examples) -> bool:
+        """Return whether the comparison of recall has been made."""
+        return self._out is not None and examples.path(self.size, self.reading, self._out).is_file()
 
     def rate(self, setting: Setting, eta0: float | None = None) -> float:
         """Return the learning rate of the grid that is nearest to `eta0`.
@@ -91,9 +104,23 @@ class Results:
         return best
 
     def _read(self, setting: Setting) -> Records:
-        keys = [spec.key for study in setting.studies(self.size) for spec in study.runs()]
-        return Records(self._by_key[key] for key in keys if key in self._by_key)
+        """Return the runs that a verdict needs, and further seeds of which no run is missing."""
+        needed = {spec.key for spec in setting.runs(self.size, self.reading)}
+        kept: list[Row] = []
+        for _, specs in itertools.groupby(
+            setting.whole_study(self.size, self.reading).runs(), key=lambda spec: (spec.scale, spec.seed)
+        ):
+            keys = [spec.key for spec in specs]
+            if needed.issuperset(keys) or all(key in self._by_key for key in keys):
+                kept += [self._by_key[key] for key in keys if key in self._by_key]
+        return Records(kept)
 
-    def _judge(self, setting: Setting, epoch: int | None) -> Verdict:
-        (judged,) = verdict(self.rows(setting), epoch=epoch)
+    def _count_missing(self, setting: Setting) -> int:
+        return sum(spec.key not in self._by_key for spec in setting.runs(self.size, self.reading))
+
+    def _judge(self, setting: Setting, epoch: int | None, base: int | None) -> Verdict:
+        rows = self.rows(setting)
+        if base is not None:
+            rows = Records(row for row in rows if row["scale"] >= base)
+        (judged,) = verdict(rows, epoch=epoch)
         return judged

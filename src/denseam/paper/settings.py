@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+from denseam.paper.readings import Reading
 from denseam.paper.sizes import Size
 from denseam.rules.fields import logspace
 from denseam.rules.regimes import regime_letter
 from denseam.studies.description import DOCUMENT
 from denseam.studies.documents import from_document
-from denseam.studies.study import Study
+from denseam.studies.study import RunSpec, Study
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,24 +28,33 @@ class Setting:
         The range of learning rates, as exponents of ten; or a single learning rate.
     study
         Keys and values of the study's document, without those that set its size.
-    fewer
-        Whether to leave out the largest scale, as our own studies do.
+    reach
+        How many scales count, where they are, beyond those that are needed; -1 leaves out the largest, as
+        our own studies do.
+    pinned
+        The only reading in which it is trained; None if the claim is read in each of them.
     """
 
     label: str
     eta0: tuple[float, float] | float
     study: tuple[tuple[str, Any], ...]
-    fewer: bool = False
+    reach: int = 0
+    pinned: Reading | None = None
 
     def but(self, label: str, **changes: Any) -> Setting:
         """Return a copy under another label, with changes to its own fields or to its study."""
-        own = {key: changes.pop(key) for key in ("eta0", "fewer") if key in changes}
+        own = {key: changes.pop(key) for key in ("eta0", "reach", "pinned") if key in changes}
         study = dict(self.study) | changes
         return dataclasses.replace(self, label=label, study=tuple(sorted(study.items())), **own)
 
     def get(self, key: str) -> Any:
         """Return the value of a key of its study, or the default of that key."""
         return dict(self.study).get(key, DOCUMENT[key].default)
+
+    @property
+    def unlabelled(self) -> Setting:
+        """The same setting without its name: equal for equal runs."""
+        return dataclasses.replace(self, label="")
 
     @property
     def memories_only(self) -> bool:
@@ -55,12 +67,11 @@ class Setting:
         return regime_letter(self.get("regime"))
 
     def scales(self, size: Size) -> tuple[int, ...]:
-        """Return the sizes that are compared."""
+        """Return the sizes that a verdict needs."""
         if self.get("data") == "mnist":
-            scales = size.pixels
-        else:
-            scales = size.memories if self.memories_only else size.features
-        return scales[:-1] if self.fewer and len(scales) > 3 else scales
+            return size.pixels
+        scales = size.memories if self.memories_only else size.features
+        return scales[: self.reach] if self.reach < 0 and len(scales) > 3 else scales
 
     def rates(self, size: Size) -> tuple[float, ...]:
         """Return the learning rates."""
@@ -70,22 +81,29 @@ class Setting:
         count = round((high - low) * size.per_decade) + 1
         return logspace(10**low, 10**high, max(3, count))
 
-    def studies(self, size: Size) -> list[Study]:
-        """Return its studies at a size: one, or two if the largest scale has a single seed."""
+    def studies(self, size: Size, reading: Reading) -> list[Study]:
+        """Return the studies that a verdict needs: one, or two if the largest scales need a single seed."""
         scales = self.scales(size)
-        single = None if size.single is None else size.single[self.memories_only]
-        groups = (
-            (tuple(s for s in scales if s != single), size.seeds),
-            (tuple(s for s in scales if s == single), 1),
-        )
+        single = math.inf if size.single is None else size.single[self.memories_only]
+        few, one = (tuple(s for s in scales if (s >= single) is large) for large in (False, True))
+        pairs = ((few, size.seeds), (one, 1))
+        return [self._study(size, reading, group, seeds) for group, seeds in pairs if group]
+
+    def runs(self, size: Size, reading: Reading) -> list[RunSpec]:
+        """Return the runs that a verdict needs."""
+        return [spec for study in self.studies(size, reading) for spec in study.runs()]
+
+    def whole_study(self, size: Size, reading: Reading) -> Study:
+        """Return the study with all seeds and scales that count where they are."""
+        further = size.beyond[: max(0, self.reach)]
+        return self._study(size, reading, self.scales(size) + further, max(size.seeds, size.most_seeds))
+
+    def _study(self, size: Size, reading: Reading, scales: tuple[int, ...], seeds: int) -> Study:
         shared = {"eta0": self.rates(size), "epochs": size.epochs, "precision": size.precision}
         if self.memories_only:
             shared["regime"] = size.regime
-        return [
-            from_document({**dict(self.study), **shared, "scales": group, "seeds": seeds})
-            for group, seeds in groups
-            if group
-        ]
+        biases = dict((self.pinned or reading).study)
+        return from_document({**biases, **dict(self.study), **shared, "scales": scales, "seeds": seeds})
 
 
 def setting(
@@ -94,12 +112,12 @@ def setting(
     optimizer: str,
     eta0: tuple[float, float] | float,
     *,
-    fewer: bool = False,
+    reach: int = 0,
     **study: Any,
 ) -> Setting:
     """Return a setting; further arguments are keys of the study's document."""
     study |= {"activation": activation, "optimizer": optimizer}
-    return Setting(label, eta0, tuple(sorted(study.items())), fewer)
+    return Setting(label, eta0, tuple(sorted(study.items())), reach)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,5 +127,27 @@ class FromSettings:
     @property
     def settings(self) -> tuple[Setting, ...]:
         """The settings that have to be trained for it."""
-        values = (getattr(self, field.name) for field in dataclasses.fields(self))
-        return tuple(value for value in values if isinstance(value, Setting))
+        return tuple(_settings_in(getattr(self, field.name) for field in dataclasses.fields(self)))
+
+    def unlabelled(self) -> Any:
+        """Return what it asks, whatever its settings are called: equal for equal tests of equal runs."""
+        values = {field.name: _unlabelled(getattr(self, field.name)) for field in dataclasses.fields(self)}
+        return dataclasses.replace(self, **values)
+
+
+def _settings_in(values: Iterable[Any]) -> Iterator[Setting]:
+    for value in values:
+        if isinstance(value, Setting):
+            yield value
+        elif isinstance(value, FromSettings):
+            yield from value.settings
+        elif isinstance(value, tuple):
+            yield from _settings_in(value)
+
+
+def _unlabelled(value: Any) -> Any:
+    if isinstance(value, Setting):
+        return value.unlabelled
+    if isinstance(value, FromSettings):
+        return value.unlabelled()
+    return tuple(map(_unlabelled, value)) if isinstance(value, tuple) else value

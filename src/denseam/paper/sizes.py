@@ -16,6 +16,8 @@ class Size:
     ----------
     features
         The values of N in the proportional regime. Our own studies leave out the largest.
+    beyond
+        Larger values of N that count where they are, for settings that reach so far.
     regime, memories
         N, P, B and the values of K if only memories grow.
     pixels
@@ -24,8 +26,11 @@ class Size:
         The values of N of the two memories whose recall is compared.
     epochs, seeds
         Epochs and seeds of every run.
+    most_seeds
+        The seeds that count where they are.
     single
-        The scales with one seed: N in the proportional regime, and K if only memories grow.
+        The scales from which on one seed suffices: N in the proportional regime, and K if only memories
+        grow. Further seeds count where they are.
     per_decade
         Learning rates per factor of ten.
     precision
@@ -34,12 +39,14 @@ class Size:
 
     name: str
     features: tuple[int, ...]
+    beyond: tuple[int, ...]
     regime: MemoriesOnly
     memories: tuple[int, ...]
     pixels: tuple[int, ...]
     examples: tuple[int, int]
     epochs: int
     seeds: int
+    most_seeds: int
     single: tuple[int, int] | None
     per_decade: int
     precision: str
@@ -51,12 +58,14 @@ SIZES: Mapping[str, Size] = {
         Size(
             name="laptop",
             features=(32, 64, 128, 256),
+            beyond=(),
             regime=MemoriesOnly(32, 64, 6),
             memories=(128, 512, 2048),
             pixels=(25, 49, 100, 196),
             examples=(196, 49),
             epochs=32,
             seeds=3,
+            most_seeds=3,
             single=None,
             per_decade=4,
             precision="float32",
@@ -64,12 +73,14 @@ SIZES: Mapping[str, Size] = {
         Size(
             name="paper",
             features=(128, 256, 512, 1024, 2048),
+            beyond=(4096,),
             regime=MemoriesOnly(128, 256, 25),
             memories=(512, 2048, 8192, 32768, 131072),
             pixels=(49, 100, 196, 784),
             examples=(784, 196),
             epochs=256,
             seeds=3,
+            most_seeds=6,
             single=(2048, 131072),
             per_decade=4,
             precision="tf32",
@@ -77,12 +88,14 @@ SIZES: Mapping[str, Size] = {
         Size(
             name="tiny",
             features=(8, 16),
+            beyond=(),
             regime=MemoriesOnly(8, 16, 4),
             memories=(16,),
             pixels=(4,),
             examples=(9, 4),
             epochs=2,
             seeds=1,
+            most_seeds=1,
             single=None,
             per_decade=1,
             precision="float32",

@@ -83,12 +83,23 @@ def judged_runs(records: Records, search: dict[str, Any]) -> Records:
 
 
 def claims(path: Path) -> list[dict[str, str]] | None:
-    """Return the findings of a figure of the catalog; None if the file is something else."""
+    """Return the findings of a figure of the catalog, one for each claim and reading; None for other files.
+
+    Files of earlier versions have no readings: there, biases were trained from zero.
+    """
     document = read_json(path)
     if not isinstance(document.get("claims"), list) or "paper_label" not in document:
         return None
-    kept = ("claim", "measured", "verdict")
-    return [{"figure": str(document["name"]), **{k: str(c[k]) for k in kept}} for c in document["claims"]]
+    return [
+        {
+            "figure": str(document["name"]),
+            "claim": str(claim["claim"]),
+            "reading": reading,
+            **{k: str(finding[k]) for k in ("measured", "verdict")},
+        }
+        for claim in document["claims"]
+        for reading, finding in claim.get("readings", {"trained": claim}).items()
+    ]
 
 
 # --- training --------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import denseam
+from tests import ROOT
 from tests.program import PROGRAM, run
 from tests.table import EXPECTED
 
@@ -366,20 +367,33 @@ def test_figure_list_has_every_label(inside):
     assert len(labels) == 17
     assert {"linear_SGD", "transfter-K-only-regime", "softmax-dynamics-isntability"} <= set(labels)
     assert all(row["panels"] and row["claims"] and row["name"] for row in rows)
+    transfer = next(row for row in rows if row["name"] == "sgd-transfer")
+    assert all(list(claim["readings"]) == ["frozen", "trained", "normal"] for claim in transfer["claims"])
     text = inside("figure", "list").stdout
     assert all(row["name"] in text for row in rows)
 
 
+def test_figure_list_says_how_claims_are_judged_from_runs(inside):
+    gallery = ROOT / "docs" / "gallery"
+    rows = json.loads(inside("figure", "list", "--out", gallery, "--json").stdout)["figures"]
+    transfer = next(row for row in rows if row["name"] == "sgd-transfer")
+    assert transfer["claims"][1]["readings"]["trained"]["outcome"] == "reproduced"
+
+
 def test_figure_run_draws_judges_and_reuses(tmp_path, inside):
     arguments = ("figure", "run", "relu-sgd-dynamics", "--size", "tiny", "--out", tmp_path, "--json")
+    readings = ("frozen", "trained", "normal")
     found = inside(*arguments)
     assert found.returncode == 0, found.stderr
     document = json.loads(found.stdout)
-    assert [Path(f).name for f in document["files"]] == ["relu-sgd-dynamics.png", "relu-sgd-dynamics.svg"]
+    names = [f"relu-sgd-dynamics-{reading}.{kind}" for reading in readings for kind in ("png", "svg")]
+    assert [Path(f).name for f in document["files"]] == names
     assert all(Path(f).is_file() for f in document["files"])
     assert {v["figure"] for v in document["verdicts"]} == {"relu-sgd-dynamics"}
-    assert all(set(v) >= {"claim", "measured", "verdict", "paper_label"} for v in document["verdicts"])
-    assert "claim | measured" in Path(document["table"]).read_text()
+    assert all(set(v) >= {"claim", "paper_label", "readings"} for v in document["verdicts"])
+    findings = [v["readings"][reading] for v in document["verdicts"] for reading in readings]
+    assert all(set(f) == {"outcome", "condition", "verdict", "measured"} for f in findings)
+    assert "claim | frozen | trained | normal" in Path(document["table"]).read_text()
     shards = sorted((tmp_path / "runs" / "shards").iterdir())
     again = inside("figure", "run", "dynamics-relu-sgd-dz", "--size", "tiny", "--out", tmp_path, "--quiet")
     assert again.returncode == 0
@@ -392,6 +406,10 @@ def test_figure_run_draws_judges_and_reuses(tmp_path, inside):
     [
         ("run linear-sdg", "did you mean 'linear-sgd'?"),
         ("run linear-sgd --size huge", "size must be 'laptop' or 'paper'"),
+        ("run linear-sgd --reading cold", "reading must be 'frozen', 'trained', 'normal' or 'all', got cold"),
+        ("run linear-sgd --part 3/2", "part must be such as 3/8, got '3/2'"),
+        ("run linear-sgd --part 1/2", "part: a part of the runs is no figure; add --train-only"),
+        ("missing linear-sgd --seeds 0", "seeds must be at least 1, got 0"),
         ("run", "Missing argument"),
         ("draw", "No such command 'draw'"),
     ],
@@ -409,8 +427,32 @@ def test_figure_draw_only_says_what_is_missing(tmp_path, inside):
     assert found.returncode == 0
     document = json.loads(found.stdout)
     assert document["files"] == []
-    assert document["missing"]["horizon"] > 0
-    assert "runs are missing" in found.stderr
+    assert document["missing"]["horizon"]["frozen"] > 0
+    assert "horizon: missing: " in found.stderr
+
+
+def test_figure_missing_lists_what_to_train_and_parts_share_it(tmp_path, inside):
+    """Every missing run is in exactly one part; trained runs are not listed again."""
+    arguments = ("sgd-eigenvalues", "--size", "tiny", "--out", tmp_path)
+
+    def listed(*options):
+        return json.loads(inside("figure", "missing", *arguments, *options, "--json").stdout)
+
+    whole = listed()
+    assert whole["runs"] == sum(gap["runs"] for gap in whole["gaps"]) > 0
+    assert whole["operations"] == pytest.approx(sum(gap["operations"] for gap in whole["gaps"]))
+    assert {gap["reading"] for gap in whole["gaps"]} == {"frozen", "trained", "normal"}
+    assert all(gap["outcomes"] == ["not run"] for gap in whole["gaps"])
+    parts = [listed("--part", f"{i}/3")["gaps"] for i in (1, 2, 3)]
+    rows = [tuple(map(str, gap.values())) for part in parts for gap in part]
+    assert sorted(rows) == sorted(tuple(map(str, gap.values())) for gap in whole["gaps"])
+    cheapest = min(gap["operations"] / gap["runs"] for gap in whole["gaps"])
+    assert {gap["scale"] for gap in listed("--dearest", cheapest)["gaps"]} == {8}
+    trained = inside("figure", "run", *arguments, "--train-only", "--reading", "frozen", "--json")
+    assert json.loads(trained.stdout)["runs"] == sum(
+        g["runs"] for g in whole["gaps"] if g["reading"] == "frozen"
+    )
+    assert {gap["reading"] for gap in listed()["gaps"]} == {"trained", "normal"}
 
 
 def test_debug_adds_a_traceback(inside, tmp_path):

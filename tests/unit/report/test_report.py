@@ -512,13 +512,19 @@ def test_claims_of_figures_come_first(tmp_path):
     claim = {"claim": f"It is so {EVIL}", "measured": "1.0 % apart", "verdict": "reproduced only if small"}
     figure = {"name": "a-figure", "paper_label": None, "claims": [claim]}
     (tmp_path / "a-figure.json").write_text(json.dumps(figure))
+    finding = {"measured": "2.0 % apart", "verdict": "undecided"}
+    read = {"claim": "It stays so.", "readings": {"frozen": finding, "normal": finding}}
+    (tmp_path / "b-figure.json").write_text(json.dumps(figure | {"name": "b-figure", "claims": [read]}))
     (tmp_path / "other.json").write_text(json.dumps({"name": "something else"}))
     (tmp_path / "broken.json").write_text("{")
     (tmp_path / "wrong.json").write_text(json.dumps(figure | {"claims": [{"claim": "without the rest"}]}))
     page, report = page_of(tmp_path)
     assert "reproduced only if small" in page
+    assert page.count("It stays so.") == 2
+    assert "<td>frozen</td><td>2.0 % apart</td>" in page
     assert EVIL not in page
     assert page.index(">Claims</h2>") < page.index(">Verdict</h2>")
     assert sorted(s.split(":")[0] for s in report.skipped) == ["broken.json", "wrong.json"]
     (tmp_path / "a-figure.json").unlink()
+    (tmp_path / "b-figure.json").unlink()
     assert ">Claims</h2>" not in page_of(tmp_path)[0]

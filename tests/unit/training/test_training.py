@@ -383,3 +383,22 @@ def test_families_of_data_have_the_spectrum_they_name():
     assert np.var(np.asarray(dam.data.anisotropic(20, 20000, exponent=0.0, seed=1)), axis=0) == pytest.approx(
         np.ones(20), rel=0.05
     )
+
+
+@pytest.mark.parametrize("centred", [False, True])
+def test_the_row_gradient_of_softmax(centred):
+    """Eq. softmax-row-gradient, and its centred form: s2(σ_k − 1/K) r + s1 s2 σ_k ((W r)_k − σᵀW r) g."""
+    scales = scales_for("softmax", "adam")
+    model = dam.DenseAM.create(scales, dam.softmax(), seed=0, centred=centred, dtype=jnp.float64)
+    x, y = (dam.data.isotropic(SHAPE.N, 1, seed=seed, dtype=jnp.float64) for seed in (1, 2))
+    W = np.asarray(model.W)
+    W = W - W.mean(axis=0) if centred else W
+    g = np.tanh(np.asarray(x[0]))
+    weights = np.exp(scales.s1 * W @ g)
+    sigma = weights / weights.sum()
+    r = np.asarray(model.update(x)[0] - y[0])
+    direct = sigma - 1 / SHAPE.K if centred else sigma
+    rows = scales.s2 * np.outer(direct, r)
+    rows += scales.s1 * scales.s2 * np.outer(sigma * (W @ r - sigma @ W @ r), g)
+    found = np.asarray(jax.grad(lambda model: loss(model, x, y))(model).W)
+    assert found == pytest.approx(rows, rel=1e-9, abs=1e-12)

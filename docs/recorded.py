@@ -1,0 +1,234 @@
+"""The numbers of README and docs that come from the records of the gallery, computed from these records.
+
+Pages include the tables; README holds the sentences between two comments. `python docs/recorded.py` writes
+them into README, and a test compares.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+RECORDS = ROOT / "docs" / "gallery"
+README = ROOT / "README.md"
+BEGIN, END = "<!-- from the records: `python docs/recorded.py` -->", "<!-- end -->"
+NOT_RUN = "not run"
+
+
+@functools.cache
+def results() -> Mapping[str, Any]:
+    """Return the records of the gallery in each reading."""
+    from denseam.paper.gallery import rows_in
+    from denseam.paper.readings import READINGS
+    from denseam.paper.results import Results
+    from denseam.paper.sizes import SIZES
+
+    rows = rows_in(RECORDS)
+    return {name: Results(rows, SIZES["paper"], reading, RECORDS) for name, reading in READINGS.items()}
+
+
+@functools.cache
+def judgements() -> tuple[tuple[Any, tuple[Any, ...]], ...]:
+    """Return every figure with the judgements on its claims."""
+    from denseam.paper.catalog import catalog
+    from denseam.paper.gallery import judged
+
+    return tuple((figure, judged(figure, results())) for figure in catalog())
+
+
+# --- README ----------------------------------------------------------------------------------------
+
+
+def readme() -> str:
+    """Return the sentences of README: what the picture's learning rate costs, and the words of claims."""
+    from denseam.paper.experiments import RELU_SGD
+    from denseam.paper.readings import READINGS
+    from denseam.paper.summary import tally
+
+    v = results()["trained"].verdict(RELU_SGD)
+    largest = max(v.regret)
+    counts = tally(judgements(), own=False)
+    parts = []
+    for name, reading in READINGS.items():
+        n = counts[name]
+        decided = n.total() - n["not run"]
+        if decided:
+            parts.append(
+                f"with {reading.words} {n['reproduced']} of {decided} are reproduced, {n['only if']} under a "
+                f"condition, {n['not reproduced']} are not, {n['undecided']} are undecided"
+                + (f" ({n['not run']} more are not run)" if n["not run"] else "")
+            )
+        else:
+            parts.append(f"with {reading.words} none has been run")
+    cost = f"costs {100 * v.regret[largest]:.2f} % at N = {largest}"
+    return (
+        f"With centring, a learning rate tuned at N = {min(v.optimum)} {cost}. "
+        "The gallery (`docs/gallery.md`) has all seventeen figures, and judges every claim of the paper in "
+        f"three readings, since the paper does not say which experiments train biases: {'; '.join(parts)}."
+    )
+
+
+def in_readme() -> str:
+    """Return what README says between the two comments, on one line."""
+    text = README.read_text(encoding="utf-8")
+    match = re.search(f"{re.escape(BEGIN)}(.*?){re.escape(END)}", text, re.S)
+    assert match, "README has lost its comments"
+    return " ".join(match[1].split()).strip("*")
+
+
+def write_readme() -> None:
+    """Write the sentences into README."""
+    import textwrap
+
+    text = README.read_text(encoding="utf-8")
+    body = "\n".join(textwrap.wrap(readme(), 116, break_long_words=False, break_on_hyphens=False))
+    pattern = f"{re.escape(BEGIN)}.*?{re.escape(END)}"
+    README.write_text(re.sub(pattern, lambda _: f"{BEGIN}\n*{body}*\n{END}", text, flags=re.S), "utf-8")
+
+
+# --- tables ----------------------------------------------------------------------------------------
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a Markdown table."""
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    lines += ["| " + " | ".join(c.replace("|", r"\|").replace("\n", " ") for c in row) + " |" for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def summary() -> str:
+    """Return how many claims have which word in each reading."""
+    from denseam.paper.summary import KINDS, tally
+
+    rows = [
+        (whose, reading, str(counter.total()), *(str(counter[kind]) for kind in KINDS))
+        for whose, own in (("the paper's", False), ("our own", True))
+        for reading, counter in tally(judgements(), own).items()
+    ]
+    return table(("claims", "reading", "all", *KINDS), rows)
+
+
+def exceptions() -> str:
+    """Return the paper's claims that are not simply reproduced in every reading that was run."""
+    from denseam.paper.readings import READINGS
+
+    rows = []
+    for figure, judged in judgements():
+        for judgement in judged if not figure.own else ():
+            words = {name: finding.verdict for name, finding in judgement.findings.items()}
+            if set(words.values()) - {"reproduced", NOT_RUN}:
+                link = f"[{figure.name}](#figure-{figure.name})"
+                rows.append((link, judgement.claim.text, *(words.get(name, "–") for name in READINGS)))
+    return table(("figure", "claim", *READINGS), rows)
+
+
+def records() -> str:
+    """Return how many runs the records hold."""
+    return f"The records hold {len(results()['trained'].all_rows):,} runs.\n"
+
+
+def optima() -> str:
+    """Return the best learning rate at every K, where only memories grow."""
+    from denseam.paper.experiments import MEMORIES
+
+    settings = [
+        MEMORIES[key] for key in (("relu", "sgd"), ("relu", "adam"), ("relu2", "adam"), ("softmax", "adam"))
+    ]
+    return _by_scale(settings, lambda v: v.optimum, "best η₀ at K =", ".2g")
+
+
+def best_losses() -> str:
+    """Return the best loss at every N, in proportion."""
+    from denseam.paper.experiments import POWERS_ADAM, RELU_ADAM, RELU_SGD, SOFTMAX_ADAM, WIDE
+
+    settings = [
+        WIDE.but("identity, SGD (κ = 3, ρ = 10)"), RELU_SGD.but("ReLU, SGD"), RELU_ADAM.but("ReLU, Adam"),
+        POWERS_ADAM[2].but("ReLU³, Adam"), SOFTMAX_ADAM.but("softmax, Adam"),
+    ]  # fmt: skip
+    return _by_scale(settings, lambda v: v.best_loss, "best loss at N =", ".3f")
+
+
+def best_losses_memories() -> str:
+    """Return the best loss at every K, where only memories grow."""
+    from denseam.paper.experiments import MEMORIES
+
+    settings = [
+        MEMORIES[key] for key in (("relu", "sgd"), ("relu", "adam"), ("relu2", "sgd"), ("softmax", "adam"))
+    ]
+    return _by_scale(settings, lambda v: v.best_loss, "best loss at K =", ".3f")
+
+
+def _by_scale(
+    settings: Sequence[Any], numbers: Callable[[Any], Mapping[int, float | None]], title: str, form: str
+) -> str:
+    """Return a table of one number per scale, for settings in each reading."""
+    rows: list[tuple[str, ...]] = []
+    scales = settings[0].scales(results()["trained"].size)
+    for setting in settings:
+        for n, (reading, found) in enumerate(results().items()):
+            label = "" if n else setting.label
+            if found.missing(setting):
+                rows.append((label, reading, NOT_RUN, *[""] * (len(scales) - 1)))
+                continue
+            values = numbers(found.verdict(setting))
+            cells = ("–" if values[scale] is None else format(values[scale], form) for scale in scales)
+            rows.append((label, reading, *cells))
+    return table(("", "reading", f"{title} {scales[0]}", *map(str, scales[1:])), rows)
+
+
+def digits() -> str:
+    """Return the cost of the smallest size's optimum on digits, in each reading."""
+    from denseam.paper.experiments import MNIST, MNIST_UNIT
+    from denseam.paper.rates import regret
+
+    rows: list[tuple[str, ...]] = []
+    for data, settings in (("0 to 1, noise 0.5", MNIST), ("unit variance, noise 1.5", MNIST_UNIT)):
+        for n, (reading, found) in enumerate(results().items()):
+            cells = []
+            for setting in settings:
+                if found.missing(setting):
+                    cells.append(NOT_RUN)
+                else:
+                    v = found.verdict(setting)
+                    cells.append(f"{v.status}, {regret(v)}")
+            rows.append(("" if n else data, reading, *cells))
+    return table(("pixels", "reading", "ReLU, SGD", "ReLU, Adam", "softmax, SGD", "softmax, Adam"), rows)
+
+
+def spike() -> str:
+    """Return the exponents of λ_max under Adam at several steps, with b trained, slow and frozen."""
+    import numpy as np
+
+    from denseam.paper.own import SLOW_INSIDE, STILL_INSIDE, TRAINED_INSIDE
+
+    steps, rows = (0, 16, 256), []
+    for setting in (TRAINED_INSIDE, SLOW_INSIDE, STILL_INSIDE):
+        curves = results()["trained"].curves(setting, "lambda_max")
+        cells = []
+        for step in steps:
+            logs = [np.log(values[:, list(x).index(step)]).mean() for x, values in curves.values()]
+            cells.append(f"{np.polyfit(np.log(list(curves)), logs, 1)[0]:.2f}")
+        rows.append((setting.label, *cells))
+    return table(("", *(f"step {step}" for step in steps)), rows)
+
+
+#: File under `_generated` → what it holds.
+FRAGMENTS: Mapping[str, Callable[[], str]] = {
+    "claims-summary.md": summary,
+    "claims-exceptions.md": exceptions,
+    "records.md": records,
+    "optima.md": optima,
+    "best-losses.md": best_losses,
+    "best-losses-memories.md": best_losses_memories,
+    "digits.md": digits,
+    "spike.md": spike,
+}
+
+
+if __name__ == "__main__":
+    write_readme()
+    print(readme())

@@ -1,0 +1,69 @@
+"""Numbers in README and docs that come from the records of the gallery are those of the records."""
+
+import re
+
+import pytest
+
+from docs import recorded
+from tests import ROOT
+
+DOCS = ROOT / "docs"
+#: Sections of 'measurements' whose runs were not kept; the page says so.
+NOT_KEPT = {
+    "How often a verdict is wrong",
+    "How often a check is wrong",
+    "Exponents up to N = 2048",
+    "PyTorch",
+    "Precision",
+}
+#: Percentages of 'gallery' and 'regimes' that are thresholds, not results.
+THRESHOLDS = {"2 %", "95 %", "10 %"}
+
+
+def page(name):
+    """A page without code and includes."""
+    text = (DOCS / name).read_text(encoding="utf-8")
+    return re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S)
+
+
+def test_readme_says_what_the_records_say():
+    """If it fails, the records or the claims have changed: `python docs/recorded.py` writes README anew."""
+    assert recorded.in_readme() == recorded.readme()
+
+
+@pytest.mark.parametrize("name", recorded.FRAGMENTS)
+def test_every_fragment_is_shown_on_a_page(name):
+    pages = "".join(path.read_text(encoding="utf-8") for path in DOCS.glob("*.md"))
+    assert f"_generated/{name}" in pages
+    assert recorded.FRAGMENTS[name]().strip()
+
+
+@pytest.mark.parametrize("name", ["gallery.md", "regimes.md"])
+def test_results_of_these_pages_are_generated(name):
+    assert set(re.findall(r"\d[\d.]*\s%", page(name))) <= THRESHOLDS
+    assert not re.findall(r"\\?η_?₀?[^.\n]{0,12}= ?\d\.\d+ (?:for|at) \$?K", page(name))
+
+
+def test_every_section_of_measurements_is_generated_or_says_that_its_runs_were_not_kept():
+    text = (DOCS / "measurements.md").read_text(encoding="utf-8")
+    assert "Records of other sections were not kept" in " ".join(text.split())
+    sections = re.split(r"^## (.*)$", text, flags=re.M)[1:]
+    generated = {
+        title for title, body in zip(sections[::2], sections[1::2], strict=True) if "_generated/" in body
+    }
+    assert generated | NOT_KEPT == set(sections[::2])
+    assert not generated & NOT_KEPT
+
+
+def test_a_changed_record_changes_the_numbers(monkeypatch):
+    """The fragments are computed, not copied."""
+    from denseam.paper.experiments import RELU_SGD
+    from denseam.paper.results import Results
+
+    trained = recorded.results()["trained"]
+    rows = {row["key"]: row | {"final_mse": row["final_mse"] * 1.5} for row in trained.rows(RELU_SGD)}
+    changed = Results(dict(trained.all_rows) | rows, trained.size, trained.reading)
+    before = recorded.best_losses()
+    monkeypatch.setattr(recorded, "results", lambda: {"trained": changed})
+    assert "0.306" in recorded.best_losses()
+    assert "0.306" not in before
