@@ -32,7 +32,8 @@ from calibration.judge import (
     judge,
     read,
 )
-from denseam.analysis.forecast import By, Setting
+from denseam.analysis.forecast import Setting
+from denseam.studies.records import By
 
 LOSSES: tuple[By, ...] = ("training", "heldout")
 CONFIDENCE = 0.95

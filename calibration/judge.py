@@ -25,7 +25,6 @@ from denseam.analysis.forecast import (
     BOUNDS,
     LEVEL,
     TABLE,
-    By,
     Entry,
     Forecast,
     Setting,
@@ -34,6 +33,7 @@ from denseam.analysis.forecast import (
     write_table,
 )
 from denseam.analysis.profiles import Profile
+from denseam.studies.records import By
 
 RECORDS = Path(__file__).with_name("records.parquet")
 FAMILIES = Path(__file__).with_name("families.json")

@@ -32,14 +32,13 @@ import importlib.resources
 import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from denseam.analysis.profiles import Profile
+from denseam.studies.records import By
 
-#: Which loss a forecast is about.
-By = Literal["training", "heldout"]
 #: The bounds that are given.
 BOUNDS = (0.01, 0.02, 0.03, 0.05, 0.1, 0.2)
 #: The share of studies of the same or lower risk that keep a bound; with a margin over 95 % under Adam, for

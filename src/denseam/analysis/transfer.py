@@ -40,12 +40,25 @@ from denseam.analysis.verdicts import Measured, Verdict
 from denseam.errors import InputError, above_zero, listed, refuse
 from denseam.studies.description import AXES
 from denseam.studies.foreign import records_of
-from denseam.studies.records import Records, Row, epochs_of, has_curves, loss_name, size_name
+from denseam.studies.records import (
+    LOSSES,
+    By,
+    Records,
+    Row,
+    by_loss,
+    epochs_of,
+    has_curves,
+    has_heldout,
+    loss_name,
+    size_name,
+)
 
 __all__ = ["COLUMNS", "Verdict", "exit_code", "hold_others", "horizon", "verdict"]
 
 #: The columns a verdict needs, besides the curves.
-COLUMNS = ("study", "study_id", "scale", "regime", "seed", "status", "final_mse", "zero_mse", "swept", *AXES)
+COLUMNS = (
+    "study", "study_id", "scale", "regime", "seed", "status", *LOSSES.values(), "zero_mse", "swept", *AXES
+)  # fmt: skip
 
 
 def verdict(
@@ -56,6 +69,7 @@ def verdict(
     curves: Curves | None = None,
     epoch: int | None = None,
     tolerance: float = REGRET_GOOD,
+    by: By = "training",
     columns: Mapping[str, str] | None = None,
 ) -> list[Verdict]:
     """Judge every study in the records.
@@ -76,13 +90,16 @@ def verdict(
         Judge by the loss of this epoch (from 1) instead of the last one; needs the curves.
     tolerance
         The regret up to which a value is good.
+    by
+        The loss that is judged: 'training' or 'heldout'.
     columns
         The columns of a table whose names are not recognised: 'size', 'loss', 'seed', 'diverged' or 'study' →
         its name.
     """
     rows = records_of(records, axis=axis, columns=columns)
-    question = Question(axis, target, epoch, tolerance)
+    question = Question(axis, target, epoch, tolerance, by)
     refuse(question.problems(rows))
+    rows, curves = by_loss(rows, by), curves if by == "training" else None
     return [_judge(name, study, question, curves) for name, study in sorted(rows.studies().items())]
 
 
@@ -135,6 +152,7 @@ class Question:
     target: int | None
     epoch: int | None
     tolerance: float
+    by: By = "training"
 
     def problems(self, rows: Records) -> list[str]:
         """Return what is wrong with it, for these records."""
@@ -145,6 +163,12 @@ class Question:
             problems.append(f"axis must be {listed(AXES)}, got {self.axis!r}")
         if not self.tolerance > 0:
             problems.append(f"tolerance must be above 0, got {self.tolerance!r}")
+        if self.by not in LOSSES:
+            problems.append(f"by must be {listed(LOSSES)}, got {self.by!r}")
+        elif self.by == "heldout" and not has_heldout(rows):
+            problems.append("by 'heldout' needs the held-out losses of the runs; these records have none")
+        if self.by == "heldout" and self.epoch is not None:
+            problems.append("epoch is for by 'training': held-out losses are those of the end")
         if self.epoch is not None and not has_curves(rows):
             problems.append("epoch needs the loss curves of the runs; these records have none")
         if self.target is not None:

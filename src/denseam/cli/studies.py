@@ -25,7 +25,7 @@ from denseam.cli.program import IO_ERROR, OK, app, needed, progress_of, say_skip
 from denseam.cli.text import print_check, print_files, print_horizon, print_proposal, print_verdicts
 from denseam.errors import InputError, refuse, together
 from denseam.rules.fields import Part
-from denseam.studies.records import Records
+from denseam.studies.records import By, Records, by_loss
 
 
 @app.command()
@@ -98,6 +98,7 @@ def _axes(texts: Sequence[str]) -> dict[str, str]:
 @click.option(
     "--tolerance", type=float, default=REGRET_GOOD, show_default=True, help="Regret that is good enough."
 )
+@click.option("--by", default="training", show_default=True, help="Loss to judge: training or heldout.")
 @click.option("--horizon", is_flag=True, help="Also print the optimum at each epoch.")
 @click.option("--plot", help="Folder for the transfer figure.")
 @json_option
@@ -107,6 +108,7 @@ def verdict(
     columns: dict[str, str],
     target: int | None,
     tolerance: float,
+    by: By,
     horizon: bool,
     plot: str | None,
     json_: bool,
@@ -120,14 +122,14 @@ def verdict(
     say_skipped(records.skipped)
     if not len(records):
         raise InputError(f"{results}: contains no runs")
-    verdicts = judge(records, axis=axis, target=target, curves=curves, tolerance=tolerance)
+    verdicts = judge(records, axis=axis, target=target, curves=curves, tolerance=tolerance, by=by)
     document: dict[str, Any] = {"studies": [v.to_json() for v in verdicts]}
     if horizon:
         document["horizon"] = horizons(records, axis=axis)
     if plot:
         from denseam.report.plots import draw_transfer
 
-        document["figures"] = [str(f) for f in draw_transfer(records, plot, verdicts=verdicts)]
+        document["figures"] = [str(f) for f in draw_transfer(by_loss(records, by), plot, verdicts=verdicts)]
 
     def print_text() -> None:
         print_verdicts(verdicts)

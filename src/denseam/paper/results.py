@@ -18,7 +18,7 @@ from denseam.paper.examples import Examples
 from denseam.paper.readings import Reading
 from denseam.paper.settings import Setting
 from denseam.paper.sizes import Size
-from denseam.studies.records import PROBE_COLUMNS, Records, Row, epochs_of, thin
+from denseam.studies.records import PROBE_COLUMNS, Records, Row, by_loss, epochs_of, thin
 
 Array = Float[np.ndarray, "..."]
 
@@ -113,7 +113,7 @@ class Results:
             keys = [spec.key for spec in specs]
             if needed.issuperset(keys) or all(key in self._by_key for key in keys):
                 kept += [self._by_key[key] for key in keys if key in self._by_key]
-        return Records(kept)
+        return by_loss(Records(kept), setting.by)
 
     def _count_missing(self, setting: Setting) -> int:
         return sum(spec.key not in self._by_key for spec in setting.runs(self.size, self.reading))

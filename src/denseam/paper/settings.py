@@ -13,6 +13,7 @@ from denseam.rules.fields import logspace
 from denseam.rules.regimes import regime_letter
 from denseam.studies.description import DOCUMENT
 from denseam.studies.documents import from_document
+from denseam.studies.records import By
 from denseam.studies.study import RunSpec, Study
 
 
@@ -33,6 +34,8 @@ class Setting:
         our own studies do.
     pinned
         The only reading in which it is trained; None if the claim is read in each of them.
+    by
+        The loss that is judged.
     """
 
     label: str
@@ -40,10 +43,11 @@ class Setting:
     study: tuple[tuple[str, Any], ...]
     reach: int = 0
     pinned: Reading | None = None
+    by: By = "training"
 
     def but(self, label: str, **changes: Any) -> Setting:
         """Return a copy under another label, with changes to its own fields or to its study."""
-        own = {key: changes.pop(key) for key in ("eta0", "reach", "pinned") if key in changes}
+        own = {key: changes.pop(key) for key in ("eta0", "reach", "pinned", "by") if key in changes}
         study = dict(self.study) | changes
         return dataclasses.replace(self, label=label, study=tuple(sorted(study.items())), **own)
 

@@ -6,8 +6,9 @@ The columns of a run's settings come from the fields of the description; those o
 from __future__ import annotations
 
 import bisect
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -44,6 +45,10 @@ SETTINGS: Mapping[str, Parameter] = {
 _ENDINGS = (
     "status", "diverged_at", "initial_mse", "final_mse", "heldout_mse", "zero_mse", "seconds", "device"
 )  # fmt: skip
+
+#: Which loss a verdict or a forecast is about, and its column.
+By = Literal["training", "heldout"]
+LOSSES: Mapping[By, str] = {"training": "final_mse", "heldout": "heldout_mse"}
 
 #: Column → kind: s text, i whole number, f float, l list of floats.
 COLUMNS: Mapping[str, str] = {
@@ -186,6 +191,26 @@ def size_name(row: Row) -> str:
 def loss_name(row: Row) -> str:
     """Return the name of the loss: that of its column, if the run is from a table."""
     return str(row.get("loss_name") or LOSS)
+
+
+def by_loss(records: Records, by: By) -> Records:
+    """Return the records with the held-out loss in the place of the training loss, if it is asked for."""
+    if by == "training":
+        return records
+    kept = ({k: v for k, v in row.items() if k != "loss"} for row in records)  # the curves are of training
+    named = (row | {"loss_name": "held-out MSE", "final_mse": _known(row[LOSSES[by]])} for row in kept)
+    return Records(named, records.skipped)
+
+
+def has_heldout(records: Iterable[Row]) -> bool:
+    """Return whether every run that did not diverge has a held-out loss."""
+    left = (row for row in records if row["status"] != "diverged")
+    return all(math.isfinite(_known(row.get(LOSSES["heldout"]))) for row in left)
+
+
+def _known(loss: float | None) -> float:
+    """Return a loss; infinity for that of a run that diverged."""
+    return math.inf if loss is None else loss
 
 
 def has_curves(records: Iterable[Row]) -> bool:

@@ -23,13 +23,13 @@ from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
-from denseam.analysis.forecast import By, Forecast, Setting, Swept, constants, forecast
+from denseam.analysis.forecast import Forecast, Setting, Swept, constants, forecast
 from denseam.analysis.profiles import Profile
 from denseam.analysis.sentences import at_most
 from denseam.analysis.thresholds import FEWEST, LEARNED
 from denseam.analysis.transfer import Verdict, verdict
 from denseam.errors import InputError, listed, refuse
-from denseam.studies.records import Records, Row
+from denseam.studies.records import LOSSES, By, Records, Row
 from denseam.studies.runner import run_specs
 from denseam.studies.study import RunSpec, Study
 from denseam.training.progress import Progress
@@ -58,8 +58,6 @@ SWEEP_RUNS = FULL * FEWEST
 #: The cost of a probe in that unit.
 PROBE_COST = (PROBE + BESIDE) * PROBE_SHARE / SWEEP_RUNS
 RUNS = "runs"
-
-LOSSES: Mapping[By, str] = {"training": "final_mse", "heldout": "heldout_mse"}
 
 
 def rate(k: int) -> float:

@@ -17,7 +17,7 @@ from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
-from denseam.analysis.forecast import By, Forecast
+from denseam.analysis.forecast import Forecast
 from denseam.analysis.prediction import Expected, expected_curve
 from denseam.analysis.profiles import Profile
 from denseam.analysis.thresholds import FEWEST, REGRET_GOOD
@@ -25,6 +25,7 @@ from denseam.analysis.transfer import Verdict, verdict
 from denseam.errors import refuse, together, typed
 from denseam.rules import Scales
 from denseam.studies.description import AXES
+from denseam.studies.records import By
 from denseam.training.progress import Progress, told
 from denseam.workflow.advice import Advice, advise, commands
 from denseam.workflow.data_use import data_use

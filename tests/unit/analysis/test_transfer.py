@@ -77,6 +77,26 @@ def test_a_fixed_optimum_transfers():
     assert judged.collapse == pytest.approx(0, abs=1e-6)
 
 
+def test_the_held_out_loss_is_judged_on_its_own():
+    """Training drifts, the held-out loss stays; a run that diverged has none."""
+    moving, still = synthetic(drift=0.3), {row["key"]: row["final_mse"] for row in synthetic()}
+    both = Records(
+        row | {"heldout_mse": None if row["status"] == "diverged" else still[row["key"]]} for row in moving
+    )
+    (training,) = verdict(both)
+    (heldout,) = verdict(both, by="heldout")
+    assert training.status in ("DRIFTS", "FAILS")
+    assert (heldout.status, heldout.loss_name, heldout.collapse) == ("TRANSFERS", "held-out MSE", None)
+    assert heldout.optimum == judge().optimum
+    bare = Records(row | {"heldout_mse": None} for row in moving)
+    with pytest.raises(InputError, match="by 'heldout' needs the held-out losses of the runs"):
+        verdict(bare, by="heldout")
+    with pytest.raises(InputError, match="by must be 'training' or 'heldout', got 'test'"):
+        verdict(both, by="test")
+    with pytest.raises(InputError, match="epoch is for by 'training'"):
+        verdict(both, by="heldout", epoch=1)
+
+
 @settings(max_examples=30, deadline=None)
 @given(drift=st.floats(-0.3, 0.3))
 def test_the_drift_is_measured(drift):

@@ -160,6 +160,8 @@ def test_a_verdict_with_another_tolerance(swept, inside):
     generous = json.loads(inside("verdict", out, "--tolerance", "100", "--json").stdout)["studies"][0]
     assert generous["tolerance"] == 100
     assert generous["status"] != "DRIFTS"
+    heldout = json.loads(inside("verdict", out, "--by", "heldout", "--json").stdout)["studies"][0]
+    assert heldout["best_loss"] != generous["best_loss"]
     refused = inside("verdict", out, "--tolerance", "0", "--target", "8")
     assert refused.returncode == 64
     assert "tolerance must be above 0" in refused.stderr
