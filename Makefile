@@ -39,14 +39,6 @@ unit: $(VENV)/.test
 test-slow: $(VENV)/.test
 	$(BIN)/pytest -n 2 --dist loadfile -q -m slow
 
-# Lines and branches that the unit tests run, in htmlcov.
-$(VENV)/.coverage: $(VENV)/.test
-	$(PIP) 'pytest-cov>=6'
-	touch $@
-
-coverage: $(VENV)/.coverage
-	$(BIN)/pytest -n 2 --dist loadfile -q -m 'slow or not slow' --cov --cov-report=html --cov-report=term:skip-covered
-
 # PyTorch in a pinned version, since a plain one brings gigabytes of CUDA along.
 TORCH ?= torch==2.13.0
 $(VENV)/.torch: $(VENV)/.test
@@ -55,6 +47,19 @@ $(VENV)/.torch: $(VENV)/.test
 
 test-torch: $(VENV)/.torch
 	$(BIN)/pytest -n 2 -q tests/torch
+
+# Lines and branches that the tests of one process run: those of units, slow ones too, of PyTorch and of the mesh.
+$(VENV)/.coverage: $(VENV)/.torch
+	$(PIP) 'pytest-cov>=6'
+	touch $@
+
+coverage: $(VENV)/.coverage
+	rm -f .coverage
+	$(BIN)/pytest -n 2 --dist loadfile -q -m 'slow or not slow' --cov --cov-report=
+	$(BIN)/pytest -n 2 -q tests/torch --cov --cov-append --cov-report=
+	$(BIN)/pytest -n 2 -q tests/mesh --cov --cov-append --cov-report=
+	$(BIN)/coverage html --quiet
+	$(BIN)/coverage report --skip-covered --fail-under=95
 
 # The page that `denseam report` writes, in a real browser: Debian's, or the one CHROMIUM names.
 $(VENV)/.browser: pyproject.toml $(VENV)/.test

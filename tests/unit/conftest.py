@@ -88,10 +88,15 @@ def coarsely(monkeypatch):
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    def save(figure, file, **_options):
+    in_full = Figure.savefig
+
+    def save(figure, file, **options):
         figure.set_layout_engine("none")
         figure.set_dpi(50)
-        FigureCanvasAgg(figure).print_png(file)
+        if file.suffix == ".png":
+            FigureCanvasAgg(figure).print_png(file)
+        else:
+            in_full(figure, file, **options)
 
     monkeypatch.setattr(Figure, "savefig", save)
 
