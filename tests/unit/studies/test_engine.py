@@ -337,7 +337,7 @@ def test_several_devices_share_the_work_and_give_the_same():
     import subprocess
     import sys
 
-    two = f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=2"
+    two = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=2"
     flags = {"XLA_FLAGS": two, "JAX_PLATFORMS": "cpu"}
     found = subprocess.run(
         [sys.executable, "-c", SEVERAL], capture_output=True, text=True, env=os.environ | flags, timeout=300
