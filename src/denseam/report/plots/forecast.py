@@ -80,13 +80,13 @@ def _loss_panel(ax: Any, tuned: Tuned) -> None:
     ax.axhline(100 * tuned.tolerance, color=FAINT, linewidth=1, linestyle=":")
     ax.axvline(made.value, color=ACCENT, linewidth=1)
     ax.set_xscale("log")
-    plain_log_ticks(ax.xaxis)
     ax.set_xlim(10 ** (min(largest.x[0], made.x) - 0.1), 10 ** (max(largest.x[-1], made.x) + 0.1))
+    plain_log_ticks(ax.xaxis)
     ax.set_ylim(0, max(6 * 100 * tuned.tolerance, 3 * 100 * min(made.regret_bound, 0.1)))
     ax.set_xlabel(r"effective learning rate $\eta_0$")
     ax.set_ylabel(f"{made.setting.by} loss above the best, %")
     ax.set_title(rf"$\eta_0$ = {made.value:.3g}: cost {at_most(made.regret_bound)}", loc="left")
-    ax.legend(loc="upper center", fontsize=7)
+    ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=7)
 
 
 def _percent(regret: Any) -> Any:
