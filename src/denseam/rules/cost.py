@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from denseam.rules import Shape
+from denseam.rules.optimizers import OPTIMIZERS
 
 
 def steps(shape: Shape, epochs: int) -> int:
@@ -27,6 +28,7 @@ def training_bytes(shape: Shape, optimizer: str, itemsize: int = 4, probes: bool
     """Return the memory that training one model takes: parameters, moments, gradient, activations."""
     N, K, B = shape.N, shape.K, shape.B
     assert B is not None
-    copies = (3 if optimizer == "sgd" else 6) + (6 if probes else 0)
+    rule = OPTIMIZERS[optimizer]
+    copies = 3 + rule.moments + rule.workspace + (6 if probes else 0)
     activations = 20 if probes else 8
     return float(itemsize * (copies * K * N + activations * B * K + 6 * B * N))

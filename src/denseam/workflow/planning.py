@@ -19,7 +19,7 @@ from denseam.data.concerns import Concern
 from denseam.errors import InputError, listed, refuse, typed
 from denseam.rules import Shape
 from denseam.rules.cost import operations, step_operations, steps, training_bytes
-from denseam.rules.table import OPTIMIZERS
+from denseam.rules.optimizers import OPTIMIZERS
 from denseam.training.devices import cores, platform_of
 from denseam.workflow import roofline
 from denseam.workflow.data_use import DataUse, data_use

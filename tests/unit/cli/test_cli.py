@@ -44,7 +44,7 @@ def test_prescribe_prints_a_table_for_people():
     ("arguments", "parts"),
     [
         (
-            "prescribe --activation gelu --optimizer lion --regime wide --features 0 --memories -2 --eta0 -1",
+            "prescribe --activation gelu --optimizer adagrad --regime wide --features 0 --memories -2 --eta0 -1",
             ["activation", "optimizer", "regime", "features", "memories", "eta0"],
         ),
         ("prescribe --activation relu --power 0.5 --optimizer sgd --features 2 --memories 2", ["power"]),

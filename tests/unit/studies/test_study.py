@@ -92,7 +92,7 @@ def test_a_file_holds_common_keys_and_tables(tmp_path):
     ("make", "words"),
     [
         (
-            lambda: Study("gelu", "lion", (32, 16), (), epochs=0, seeds=0, precision="f8", bias_init="one"),
+            lambda: Study("gelu", "adagrad", (32, 16), (), epochs=0, seeds=0, precision="f8", bias_init="one"),
             ["activation", "optimizer", "scales must be in increasing order", "eta0 must not be empty", "epochs", "seeds",
              "precision", "bias_init"],
         ),
@@ -103,6 +103,15 @@ def test_a_file_holds_common_keys_and_tables(tmp_path):
         (lambda: replace(BASE, regime=dam.Proportional(2, 0.5, 0.1)), ["scale 16: its batch"]),
         (lambda: replace(BASE, axes={"s3_0": (1.0,)}), ["unknown axis 's3_0' (did you mean"]),
         (lambda: replace(BASE, axes={"beta1": (0.5,)}), ["beta1 belongs to the optimizer 'adam'"]),
+        (lambda: replace(BASE, axes={"beta2": (0.5,)}), ["beta2 belongs to the optimizer 'adam', 'adamw', 'lion' or"]),
+        (lambda: replace(BASE, optimizer="adam", axes={"decay": (0.1,)}), ["decay belongs to the optimizer 'sgd',"]),
+        (lambda: replace(BASE, optimizer="lion", axes={"epsilon": (0.1,)}), ["epsilon belongs to the optimizer"]),
+        (
+            lambda: replace(BASE, optimizer="adam", nesterov=True, probes=("dW1",)),
+            ["nesterov belongs to the optimizer 'sgd', 'sign' or 'muon', got 'adam'", "probe dW1"],
+        ),
+        (lambda: replace(BASE, nesterov=True), ["nesterov needs a momentum above 0"]),
+        (lambda: replace(BASE, nesterov=1), ["nesterov must be true or false"]),
         (lambda: replace(BASE, axes={"beta": (2.0,)}), ["softmax_beta belongs to the activation 'softmax'"]),
         (lambda: replace(BASE, axes={"momentum": (1.0,)}), ["momentum must be at least 0 and below 1"]),
         (lambda: replace(BASE, data="nowhere.npy"), ["data must be 'isotropic'"]),

@@ -8,6 +8,7 @@ import pytest
 
 import denseam as dam
 from denseam.errors import InputError
+from denseam.rules.optimizers import OPTIMIZERS as NAMES
 from denseam.rules.regimes import REGIMES
 from denseam.rules.table import FAMILIES
 from denseam.training.batches import draw_batches, noisy_batch
@@ -15,13 +16,14 @@ from denseam.training.gradient import gradient, loss
 from tests import reference
 from tests.models import ACTIVATIONS, plain
 from tests.sampled import product
+from tests.table import UNPRESCRIBED
 
 SHAPE = dam.Shape(N=6, K=9, P=25, B=5)
 
 
 def scales_for(name, optimizer, regime="proportional", **constants):
     activation = ACTIVATIONS[name][0]
-    if (activation.family, optimizer) == ("softmax", "sgd"):
+    if (activation.family, optimizer) in UNPRESCRIBED:
         with pytest.warns(dam.UnprescribedWarning):
             rule = dam.prescription(activation, optimizer, regime)
     else:
@@ -50,13 +52,32 @@ OPTIMIZERS = {
         {"beta1": 0.5, "beta2": 0.9, "epsilon": 1e-3},
     ),
     "adamw": (dam.adamw, {"decay": 0.1}, reference.Adam, {"decay": 0.1}),
-}
+    "sgd-nesterov": (
+        dam.sgd, {"momentum": 0.6, "nesterov": True, "decay": 0.9},
+        reference.Sgd, {"momentum": 0.6, "nesterov": True, "decay": 0.1},
+    ),
+    "lion": (dam.lion, {"decay": 0.1}, reference.Lion, {"decay": 0.1}),
+    "lion-other-betas": (
+        dam.lion, {"beta1": 0.5, "beta2": 0.8}, reference.Lion, {"beta1": 0.5, "beta2": 0.8}
+    ),
+    "sign": (dam.sign, {}, reference.Sign, {"momentum": 0.9}),
+    "sign-nesterov": (
+        dam.sign, {"momentum": 0.6, "nesterov": True}, reference.Sign, {"momentum": 0.6, "nesterov": True}
+    ),
+    "sign-alone": (dam.sign, {"momentum": None, "decay": 0.1}, reference.Sign, {"decay": 0.1}),
+    "muon": (dam.muon, {}, reference.Muon, {}),
+    "muon-heavy-ball": (
+        dam.muon, {"momentum": 0.6, "nesterov": False, "beta1": 0.5, "beta2": 0.9, "decay": 0.3},
+        reference.Muon, {"momentum": 0.6, "nesterov": False, "beta1": 0.5, "beta2": 0.9, "decay": 0.1},
+    ),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "optimizer", "centred"), product(ACTIVATIONS, OPTIMIZERS, (True, False)))
 def test_fifty_steps_equal_the_reference(name, optimizer, centred):
     make, options, make_ref, ref_options = OPTIMIZERS[optimizer]
-    scales = scales_for(name, "sgd" if optimizer.startswith("sgd") else "adam", eta_b0=0.03, eta_c0=0.01)
+    # λ_W has K = 9 and max(K, N)^1/2 = 3 in its denominator under SGD and Muon.
+    scales = scales_for(name, optimizer.partition("-")[0], eta_b0=0.03, eta_c0=0.01)
     model = dam.DenseAM.create(
         scales, ACTIVATIONS[name][0], seed=1, centred=centred, bias_init="normal", dtype=jnp.float64
     )
@@ -71,13 +92,12 @@ def test_fifty_steps_equal_the_reference(name, optimizer, centred):
         assert np.allclose(found, expected, rtol=1e-8, atol=1e-9)
 
 
-@pytest.mark.parametrize(("name", "optimizer", "regime"), product(ACTIVATIONS, ("sgd", "adam"), REGIMES))
+@pytest.mark.parametrize(("name", "optimizer", "regime"), product(ACTIVATIONS, NAMES, REGIMES))
 def test_every_activation_optimizer_and_regime_trains(name, optimizer, regime):
     scales = scales_for(name, optimizer, regime, eta0=1e-3)
     model = dam.DenseAM.create(scales, ACTIVATIONS[name][0])
     data = dam.data.isotropic(SHAPE.N, SHAPE.P, seed=2)
-    make = {"sgd": dam.sgd, "adam": dam.adam}[optimizer]
-    run = dam.train(model, data, optimizer=make(scales), epochs=3)
+    run = dam.train(model, data, optimizer=getattr(dam, optimizer)(scales), epochs=3)
     assert run.status == "finished"
     assert run.diverged_at is None
     assert run.final_mse < run.initial_mse
@@ -190,11 +210,15 @@ def test_the_standard_parameterization_trains_as_its_canonical_form_says():
 def test_effective_learning_rates_are_those_prescribed():
     sgd = dam.prescription("relu", "sgd").at(SHAPE, eta0=0.02, eta_b0=0.3, eta_c0=0.4)
     adam = dam.prescription("relu", "adam").at(SHAPE, eta0=0.02, eta_b0=0.3, eta_c0=0.4)
+    muon = dam.prescription("relu", "muon").at(SHAPE, eta0=0.02, eta_b0=0.3, eta_c0=0.4)
     for optimizer, W in (
         (dam.sgd(sgd), 0.18),
         (dam.sgd(sgd, momentum=0.9), 0.18),
         (dam.adam(adam), 0.02),
         (dam.adamw(adam, decay=0.0), 0.02),
+        (dam.lion(adam), 0.02),
+        (dam.sign(adam), 0.02),
+        (dam.muon(muon), 0.06),
         (dam.scaled(optax.lion(1.0, weight_decay=0.0), adam), 0.02),
         (dam.scaled(optax.sgd(1.0), sgd), 0.18),
     ):
