@@ -97,7 +97,7 @@ OPTIMIZERS: Mapping[str, UpdateRule] = {
             moments=1, workspace=1, nesterov=False, calibrated="adam",
         ),
         UpdateRule(
-            "muon", "Muon", Normalisation.ORTHOGONAL, {"momentum": 0.95, **_BETAS, "decay": 0.0}, 0.03,
+            "muon", "Muon", Normalisation.ORTHOGONAL, {"momentum": 0.95, **_BETAS, "decay": 0.0}, 0.02,
             moments=1, workspace=3, nesterov=True, biases="adam",
         ),
     )
