@@ -33,6 +33,8 @@ class Quantity(NamedTuple):
     needs: str = ""
 
 
+_NORMALISED, _ENTRIES = "normalised updates", "normalised entries"
+
 QUANTITIES: Mapping[str, Quantity] = {
     "Z": Quantity("sizes", "Z", "pre-activations"),
     "F": Quantity("sizes", "F", "outputs"),
@@ -40,29 +42,35 @@ QUANTITIES: Mapping[str, Quantity] = {
     "mse": Quantity("sizes", "MSE", "mean square of R"),
     "grad_W": Quantity("updates", "∇W", "gradient of the loss"),
     "dW": Quantity("updates", "ΔW", "change of W as the optimizer makes it; U for Adam"),
-    "dW1": Quantity("updates", "Δ⁽¹⁾W", "its part from the outer place of W (eq. dW1-dW2)", "gradient"),
-    "dW2": Quantity("updates", "Δ⁽²⁾W", "its part from the inner place of W", "gradient"),
+    "dW1": Quantity("updates", "Δ⁽¹⁾W", "its part from the outer place of W (eq. dW1-dW2)", "plain SGD"),
+    "dW2": Quantity("updates", "Δ⁽²⁾W", "its part from the inner place of W", "plain SGD"),
     "dZ_W": Quantity("updates", "Δ_W Z", "s1 C ΔW G"),
-    "dZ1": Quantity("updates", "Δ_W⁽¹⁾Z", "s1 C Δ⁽¹⁾W G (eq. dZ-expanded)", "gradient"),
-    "dZ2": Quantity("updates", "Δ_W⁽²⁾Z", "s1 C Δ⁽²⁾W G", "gradient"),
+    "dZ1": Quantity("updates", "Δ_W⁽¹⁾Z", "s1 C Δ⁽¹⁾W G (eq. dZ-expanded)", "plain SGD"),
+    "dZ2": Quantity("updates", "Δ_W⁽²⁾Z", "s1 C Δ⁽²⁾W G", "plain SGD"),
     "dZ_b": Quantity("updates", "Δ_b Z", "C Δb 1ᵀ"),
     "dZ_exact": Quantity("updates", "ΔZ", "change of Z over the step (linear in W and b: no remainder)"),
     "dF_outer": Quantity("updates", "Δ⁽¹⁾F", "s2 ΔWᵀ Cσ (eq. dF-adam-update)"),
     "dF_inner": Quantity("updates", "Δ⁽²⁾F", "s2 WᵀCJ Δ_W Z"),
-    "dF11": Quantity("updates", "Δ_W⁽¹,¹⁾F", "s2 Δ⁽¹⁾Wᵀ Cσ (eq. dF-11)", "gradient"),
-    "dF12": Quantity("updates", "Δ_W⁽¹,²⁾F", "s2 Δ⁽²⁾Wᵀ Cσ", "gradient"),
-    "dF21": Quantity("updates", "Δ_W⁽²,¹⁾F", "s2 WᵀCJ Δ_W⁽¹⁾Z", "gradient"),
-    "dF22": Quantity("updates", "Δ_W⁽²,²⁾F", "s2 WᵀCJ Δ_W⁽²⁾Z", "gradient"),
+    "dF11": Quantity("updates", "Δ_W⁽¹,¹⁾F", "s2 Δ⁽¹⁾Wᵀ Cσ (eq. dF-11)", "plain SGD"),
+    "dF12": Quantity("updates", "Δ_W⁽¹,²⁾F", "s2 Δ⁽²⁾Wᵀ Cσ", "plain SGD"),
+    "dF21": Quantity("updates", "Δ_W⁽²,¹⁾F", "s2 WᵀCJ Δ_W⁽¹⁾Z", "plain SGD"),
+    "dF22": Quantity("updates", "Δ_W⁽²,²⁾F", "s2 WᵀCJ Δ_W⁽²⁾Z", "plain SGD"),
     "dF_b": Quantity("updates", "Δ_b F", "s2 WᵀCJ Δ_b Z"),
     "dF_c": Quantity("updates", "Δ_c F", "Δc 1ᵀ"),
     "dF_exact": Quantity("updates", "ΔF", "change of F over the step"),
     "dF_remainder": Quantity("updates", "ΔF − …", "what the first-order terms leave of ΔF"),
-    "U_mean": Quantity("updates", "Ū", "means over memories of the update (eq. adam-row-mean)", "normalised"),
-    "U_centred": Quantity("updates", "CU", "the update without its means", "normalised"),
-    "dF_outer_bulk": Quantity("updates", "s2(CU)ᵀS", "bulk of Δ⁽¹⁾F (eq. adam-dF1-decomp)", "normalised"),
-    "dF_outer_spike": Quantity("updates", "s2K Ūσ̄ᵀ", "spike of Δ⁽¹⁾F; zero if centred", "normalised"),
-    "dF_inner_bulk": Quantity("updates", "Δ⁽²⁾F of CU", "bulk of Δ⁽²⁾F", "normalised"),
-    "dF_inner_spike": Quantity("updates", "Δ⁽²⁾F of Ū", "spike of Δ⁽²⁾F; zero if centred", "normalised"),
+    "U_mean": Quantity(
+        "updates", "Ū", "means over memories of the update (eq. adam-row-mean)", "normalised updates"
+    ),
+    "U_centred": Quantity("updates", "CU", "the update without its means", _NORMALISED),
+    "dF_outer_bulk": Quantity(
+        "updates", "s2(CU)ᵀS", "bulk of Δ⁽¹⁾F (eq. adam-dF1-decomp)", "normalised updates"
+    ),
+    "dF_outer_spike": Quantity("updates", "s2K Ūσ̄ᵀ", "spike of Δ⁽¹⁾F; zero if centred", _NORMALISED),
+    "dF_inner_bulk": Quantity("updates", "Δ⁽²⁾F of CU", "bulk of Δ⁽²⁾F", _NORMALISED),
+    "dF_inner_spike": Quantity(
+        "updates", "Δ⁽²⁾F of Ū", "spike of Δ⁽²⁾F; zero if centred", "normalised updates"
+    ),
     "lambda_max": Quantity("spectra", "λ_max", "largest eigenvalue of S̃ᵀS̃/K, S̃ = CS (K S̃ᵀS̃ for softmax)"),
     "lambda_2": Quantity("spectra", "λ₂", "second eigenvalue of the same"),
     "alignment": Quantity("spectra", "(v₁·1)²/B", "squared overlap of the first eigenvector with 1"),
@@ -78,16 +86,18 @@ QUANTITIES: Mapping[str, Quantity] = {
     "coherence_outer": Quantity("coherence", "ΔWᵀCσ", "its size over that of a sum with random signs"),
     "coherence_inner": Quantity("coherence", "WᵀJΔz", "its size over that of a sum with random signs"),
     "coherence_hidden": Quantity("coherence", "ΔW·g", "its size over that of a sum with random signs"),
-    "sign_distance": Quantity("coherence", "U/η_W + sign ∇", "how far the step is from −sign(∇W)", "entries"),
+    "sign_distance": Quantity(
+        "coherence", "U/η_W + sign ∇", "how far the step is from −sign(∇W)", "normalised entries"
+    ),
 }
 
 GROUPS: tuple[str, ...] = tuple(dict.fromkeys(q.group for q in QUANTITIES.values()))
 
 #: The case a quantity applies to → its words in a message.
 NEEDS = {
-    "gradient": "the optimizer 'sgd' without momentum and decay",
-    "normalised": "an optimizer that normalises its updates, such as 'adam'",
-    "entries": "an optimizer that normalises entry by entry, such as 'adam'",
+    "plain SGD": "the optimizer 'sgd' without momentum and decay",
+    "normalised updates": "an optimizer that normalises its updates, such as 'adam'",
+    "normalised entries": "an optimizer that normalises entry by entry, such as 'adam'",
     "softmax": "the activation 'softmax'",
 }
 
@@ -124,11 +134,11 @@ def resolve(requested: Iterable[str], family: str, optimizer: str, *, plain: boo
 def _applies(name: str, family: str, optimizer: str, plain: bool) -> bool:
     normalisation = OPTIMIZERS[optimizer].normalisation
     match QUANTITIES[name].needs:
-        case "gradient":
+        case "plain SGD":
             return normalisation is Normalisation.GRADIENT and plain
-        case "normalised":
+        case "normalised updates":
             return normalisation is not Normalisation.GRADIENT
-        case "entries":
+        case "normalised entries":
             return normalisation is Normalisation.ENTRIES
         case "softmax":
             return family == "softmax"

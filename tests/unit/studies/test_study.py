@@ -148,6 +148,27 @@ def test_bad_input_is_named_all_at_once_in_one_line(make, words):
         assert word in str(caught.value)
 
 
+def test_what_an_optimizer_does_by_default_is_not_in_the_key():
+    keys = [run.key for run in BASE.runs()]
+    assert [run.key for run in replace(BASE, nesterov=False).runs()] == keys
+    assert [run.key for run in replace(BASE, axes={"decay": (0.0,)}).runs()] == keys
+    heavy = replace(BASE, axes={"momentum": (0.9,)})
+    for changed in (replace(heavy, nesterov=True, name=""), replace(BASE, axes={"decay": (0.1,)}, name="")):
+        assert not {run.key for run in changed.runs()} & {run.key for run in (*BASE.runs(), *heavy.runs())}
+    muon = replace(BASE, optimizer="muon", name="")
+    assert replace(muon, nesterov=True).runs() == muon.runs()
+    assert muon.grid["momentum"] == (0.95,)
+    assert replace(muon, optimizer="lion").grid["beta2"] == (0.99,)
+    assert replace(muon, nesterov=False, name="").name.endswith("-heavy-ball")
+
+
+def test_a_factor_on_a_decay_that_no_run_has_is_not_in_the_key():
+    by_hand = replace(BASE, parameterization="s2=K^-1", name="")
+    assert by_hand.settings()["parameterization"]["decay_W"] == {}
+    decaying = replace(by_hand, axes={"decay": (0.1,)})
+    assert decaying.settings()["parameterization"]["decay_W"] == {"K": "-1"}
+
+
 def test_more_samples_than_there_are_are_refused(tmp_path):
     np.save(tmp_path / "d.npy", np.random.default_rng(0).standard_normal((20, 8)))
     with pytest.raises(

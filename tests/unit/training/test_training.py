@@ -13,6 +13,7 @@ from denseam.rules.regimes import REGIMES
 from denseam.rules.table import FAMILIES
 from denseam.training.batches import draw_batches, noisy_batch
 from denseam.training.gradient import gradient, loss
+from denseam.training.optimizers import orthogonalised
 from tests import reference
 from tests.models import ACTIVATIONS, plain
 from tests.sampled import product
@@ -202,6 +203,42 @@ def test_the_standard_parameterization_trains_as_its_canonical_form_says():
         assert standard.W_std == pytest.approx(SHAPE.N**-0.5)
         for a, b in zip(trajectory(standard, make), trajectory(canonical, make), strict=True):
             assert np.allclose(a, b, rtol=1e-9, atol=1e-11)
+
+
+# --- Newton–Schulz -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(9, 6), (6, 9), (6, 6)])
+def test_an_update_of_muon_is_nearly_orthogonal_whatever_the_size_of_the_momentum(shape):
+    M = np.random.default_rng(0).standard_normal(shape)
+    for size in (1e-12, 1.0, 1e12):
+        found = np.asarray(orthogonalised(jnp.asarray(size * M)))
+        assert np.allclose(found, reference.newton_schulz(M), atol=1e-9)
+        values = np.linalg.svd(found, compute_uv=False)
+        assert 0.68 < values.min() < values.max() < 1.21
+    assert np.array_equal(orthogonalised(jnp.zeros(shape)), np.zeros(shape))
+
+
+@pytest.mark.parametrize(("small", "lifted"), [(1.4e-3, False), (1.6e-3, True)])
+def test_five_steps_lift_singular_values_from_0_0015_on(small, lifted):
+    values = np.array([small, np.sqrt(1 - small**2)])
+    found = np.diag(orthogonalised(jnp.asarray(np.diag(values))))
+    assert (found[0] > 0.68) == lifted
+
+
+def test_the_smallest_singular_values_of_the_momentum_fall_as_the_root_of_the_size():
+    """So that five steps suffice up to N = (0.14/0.0015)², about 9000 (docs/optimizers.md)."""
+    smallest = []
+    for N in (32, 96):
+        shape = dam.Proportional().shape(N)
+        scales = dam.prescription("relu", "muon").at(shape, eta0=0.016)
+        model = dam.DenseAM.create(scales, dam.relu(), dtype=jnp.float64)
+        data = dam.data.isotropic(N, shape.P, seed=1, dtype=jnp.float64)
+        run = dam.train(model, data, optimizer=dam.muon(scales), epochs=1)
+        (M,) = (v for v in jax.tree.leaves(run.optimizer_state) if v.shape == model.W.shape)
+        values = np.linalg.svd(M, compute_uv=False)
+        smallest.append(values.min() / np.linalg.norm(values) * np.sqrt(N))
+    assert smallest == pytest.approx([0.14, 0.14], rel=0.15)
 
 
 # --- learning rates ------------------------------------------------------------------------------
