@@ -23,14 +23,15 @@ from jaxtyping import Array, ArrayLike, Float
 from denseam.errors import InputError, at_least_zero, below_one, listed, refuse, typed, whole
 from denseam.model.dense_am import Parameters
 from denseam.rules import Scales
+from denseam.rules.cost import NEWTON_SCHULZ_STEPS
 from denseam.rules.optimizers import OPTIMIZERS, Normalisation
 
 Schedule = Callable[[ArrayLike], ArrayLike]
 
 _LABELS: Any = Parameters("W", "b", "c")  # type: ignore[arg-type]  # names in the places of the arrays
 
-#: Steps of Newton–Schulz in an update of Muon, and the coefficients of their polynomial.
-NEWTON_SCHULZ_STEPS, NEWTON_SCHULZ = 5, (3.4445, -4.7750, 2.0315)
+#: The coefficients of a step of Newton–Schulz.
+NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
 
 
 class Optimizer(eqx.Module):

@@ -26,7 +26,7 @@ from typing import Any
 from denseam.errors import InputError, refuse, whole
 from denseam.rules import Shape
 from denseam.rules.cost import step_operations
-from denseam.rules.optimizers import OPTIMIZERS
+from denseam.rules.optimizers import OPTIMIZERS, Normalisation
 
 #: The share of the rate of a large square product that the products of a step reach; passes over weights and
 #: activations are counted separately. Fitted to `denseam bench` (docs/benchmarks.md, docs/meshes.md).
@@ -147,12 +147,15 @@ def estimate(
     N, K, B = shape.N, shape.K, shape.B
     assert B is not None
     weights, hidden = K * N / memories, K * B / (memories * batch)
-    moments = OPTIMIZERS[optimizer].moments
-    keeps = (WEIGHT_COPIES + moments) * weights + ACTIVATION_COPIES * hidden + 4 * N * B / batch
+    rule = OPTIMIZERS[optimizer]
+    moments = rule.moments
+    # What is computed entry by entry is never stored; the factors of products are.
+    stored = rule.workspace if rule.normalisation is Normalisation.ORTHOGONAL else 0
+    keeps = (WEIGHT_COPIES + moments + stored) * weights + ACTIVATION_COPIES * hidden + 4 * N * B / batch
     moved = (WEIGHT_PASSES + PASSES_PER_MOMENT * moments) * weights + ACTIVATION_PASSES * hidden
     outputs = 4.0 * N * B / batch if memories > 1 else 0.0
     gradient = 4.0 * (weights + K / memories + N) if batch > 1 else 0.0
-    work = models * step_operations(shape)
+    work = models * step_operations(shape, optimizer)
     # Devices in a row of the mesh are neighbours (`mesh.make_mesh`): the gradient, which is large, is summed
     # between neighbours, the outputs across rows.
     along_memories = _travel(outputs, memories, SUMS_OVER_MEMORIES, where, memories * batch)

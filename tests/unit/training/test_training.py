@@ -8,6 +8,7 @@ import pytest
 
 import denseam as dam
 from denseam.errors import InputError
+from denseam.rules import cost
 from denseam.rules.optimizers import OPTIMIZERS as NAMES
 from denseam.rules.regimes import REGIMES
 from denseam.rules.table import FAMILIES
@@ -217,6 +218,15 @@ def test_an_update_of_muon_is_nearly_orthogonal_whatever_the_size_of_the_momentu
         values = np.linalg.svd(found, compute_uv=False)
         assert 0.68 < values.min() < values.max() < 1.21
     assert np.array_equal(orthogonalised(jnp.zeros(shape)), np.zeros(shape))
+
+
+def test_the_cost_of_an_update_of_muon_is_that_of_its_products():
+    shape = dam.Shape(N=48, K=96, P=100, B=10)
+    M = jnp.zeros((shape.K, shape.N))
+    counted = jax.jit(orthogonalised).lower(M).compile().cost_analysis()["flops"]
+    extra = cost.step_operations(shape, "muon") - cost.step_operations(shape, "adam")
+    assert extra == pytest.approx(counted, rel=0.1)
+    assert extra == 20 * 48**2 * 96 + 10 * 48**3
 
 
 @pytest.mark.parametrize(("small", "lifted"), [(1.4e-3, False), (1.6e-3, True)])
