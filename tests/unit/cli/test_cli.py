@@ -56,6 +56,15 @@ def test_prescribe_prints_a_table_for_people():
             ["base-memories"],
         ),
         ("prescribe --nonsense", ["--nonsense"]),
+        (
+            "sweep --activation relu --optimizer adagrad --scales 8 --eta0 1 --out x",
+            ["optimizer must be 'sgd', 'adam', 'adamw', 'lion', 'sign' or 'muon', got 'adagrad'"],
+        ),
+        (
+            "sweep --activation relu --optimizer sgd --beta2 0.9 --scales 8 --eta0 1 --out x",
+            ["beta2 belongs to the optimizer 'adam', 'adamw', 'lion' or 'muon', got 'sgd'"],
+        ),
+        ("check --activation relu --optimizer lion --nesterov", ["nesterov belongs to the optimizer"]),
         ("dance", ["dance"]),
     ],
 )
