@@ -107,23 +107,88 @@ class Model:
 
 @dataclass
 class Sgd:
+    """V ← μV + ∇; the step is −ηV, with Nesterov −η(μV + ∇), and for W with decay −ηλW more."""
+
     eta_W: float
     eta_b: float
     eta_c: float
     momentum: float = 0.0
+    nesterov: bool = False
+    decay: float = 0.0
     velocity: list[np.ndarray] = field(default_factory=list)
 
-    def step(self, model: Model, grads: tuple[np.ndarray, ...]) -> Model:
+    def directions(self, grads: tuple[np.ndarray, ...]) -> list[np.ndarray]:
         if not self.velocity:
             self.velocity = [np.zeros_like(g) for g in grads]
         self.velocity = [self.momentum * v + g for v, g in zip(self.velocity, grads, strict=True)]
-        vW, vb, vc = self.velocity
+        if not self.nesterov:
+            return self.velocity
+        return [self.momentum * v + g for v, g in zip(self.velocity, grads, strict=True)]
+
+    def step(self, model: Model, grads: tuple[np.ndarray, ...]) -> Model:
+        uW, ub, uc = self.directions(grads)
         return replace(
             model,
-            W=model.W - self.eta_W * vW,
-            b=model.b - self.eta_b * vb,
-            c=model.c - self.eta_c * vc,
+            W=model.W - self.eta_W * (uW + self.decay * model.W),
+            b=model.b - self.eta_b * ub,
+            c=model.c - self.eta_c * uc,
         )
+
+
+@dataclass
+class Sign(Sgd):
+    """The signs of what SGD would do."""
+
+    def directions(self, grads: tuple[np.ndarray, ...]) -> list[np.ndarray]:
+        return [np.sign(u) for u in super().directions(grads)]
+
+
+@dataclass
+class Lion(Sgd):
+    """sign(β1 M + (1 − β1)∇), and after it M ← β2 M + (1 − β2)∇."""
+
+    beta1: float = 0.9
+    beta2: float = 0.99
+
+    def directions(self, grads: tuple[np.ndarray, ...]) -> list[np.ndarray]:
+        M = self.velocity or [np.zeros_like(g) for g in grads]
+        step = [np.sign(self.beta1 * m + (1 - self.beta1) * g) for m, g in zip(M, grads, strict=True)]
+        self.velocity = [self.beta2 * m + (1 - self.beta2) * g for m, g in zip(M, grads, strict=True)]
+        return step
+
+
+def newton_schulz(M: np.ndarray, steps: int = 5) -> np.ndarray:
+    """Each singular value x of M/‖M‖ goes to ax + bx³ + cx⁵, five times; singular vectors stay."""
+    U, x, Vt = np.linalg.svd(M, full_matrices=False)
+    x = x / np.sqrt(np.sum(x**2))
+    for _ in range(steps):
+        x = 3.4445 * x - 4.7750 * x**3 + 2.0315 * x**5
+    return (U * x) @ Vt
+
+
+@dataclass
+class Muon:
+    """Newton–Schulz of the momentum of W; the biases by Adam."""
+
+    eta_W: float
+    eta_b: float
+    eta_c: float
+    momentum: float = 0.95
+    nesterov: bool = True
+    decay: float = 0.0
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-8
+
+    def __post_init__(self) -> None:
+        self.heavy = Sgd(1.0, 0.0, 0.0, self.momentum, self.nesterov)
+        betas = {"beta1": self.beta1, "beta2": self.beta2, "epsilon": self.epsilon}
+        self.biases = Adam(0.0, self.eta_b, self.eta_c, **betas)
+
+    def step(self, model: Model, grads: tuple[np.ndarray, ...]) -> Model:
+        U = newton_schulz(self.heavy.directions(grads)[0])
+        after = self.biases.step(model, grads)
+        return replace(after, W=model.W - self.eta_W * (U + self.decay * model.W))
 
 
 @dataclass
@@ -158,7 +223,7 @@ class Adam:
         )
 
 
-def train(model: Model, optimizer: Sgd | Adam, batches: list[tuple[np.ndarray, np.ndarray]]):
+def train(model: Model, optimizer: Sgd | Adam | Muon, batches: list[tuple[np.ndarray, np.ndarray]]):
     """Train on given (X, Y), samples in columns; return the model and the MSE before each step."""
     curve = []
     for X, Y in batches:

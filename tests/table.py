@@ -14,3 +14,15 @@ EXPECTED = {
     ("memories-only", "relu", "adam"): (1 / 8, 1 / 256, 0.1),
     ("memories-only", "softmax", "adam"): (1 / 8, 8, 0.1),
 }
+
+#: Further optimizers: eta_W as above, and the factor of the decay, which makes their product 0.1 everywhere.
+FURTHER = {
+    "sgd": (25.6, 1 / 256),
+    "adam": (0.1, 1),
+    "adamw": (0.1, 1),
+    "lion": (0.1, 1),
+    "sign": (0.1, 1),
+    "muon": (1.6, 1 / 16),
+}
+#: Family and optimizer whose learning rate is not expected to transfer.
+UNPRESCRIBED = {("softmax", "sgd"), ("softmax", "muon")}

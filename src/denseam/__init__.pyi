@@ -42,8 +42,11 @@ from .training.optimizers import Optimizer as Optimizer
 from .training.optimizers import adam as adam
 from .training.optimizers import adamw as adamw
 from .training.optimizers import effective_learning_rates as effective_learning_rates
+from .training.optimizers import lion as lion
+from .training.optimizers import muon as muon
 from .training.optimizers import scaled as scaled
 from .training.optimizers import sgd as sgd
+from .training.optimizers import sign as sign
 from .training.run import Run as Run
 from .training.run import train as train
 from .workflow.agreement import Consistency as Consistency

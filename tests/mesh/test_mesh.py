@@ -61,6 +61,15 @@ def test_a_mesh_trains_the_same_model(activation, optimizer, tmp_path):
         np.testing.assert_array_equal(np.asarray(saved.model.W), np.asarray(shared.memory.model.W))
 
 
+def test_muon_too(tmp_path):
+    """Its momentum is split over devices like W; Newton–Schulz needs sums over all of it."""
+    alone = train_target(recipe("relu", "muon"), tmp_path / "alone")
+    for mesh in MESHES:
+        shared = train_target(recipe("relu", "muon"), tmp_path / mesh, mesh=mesh)
+        assert apart(alone, shared) < 1e-3, mesh  # small singular values are lifted, and their rounding too
+        np.testing.assert_allclose(shared.loss, alone.loss, rtol=1e-4)
+
+
 def test_the_other_regime_and_uncentred_models_too(tmp_path):
     for n, changes in enumerate(
         ({"centred": False}, {"regime": MemoriesOnly(12, 80, 8), "scales": (64,), "epochs": 10})

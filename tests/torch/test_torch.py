@@ -94,18 +94,76 @@ OPTIMIZERS = {
 }
 
 
+class Twin(torch.optim.Optimizer):
+    """An update of our own in PyTorch, written from the equations: M ← μM + ∇ and what is made of M and ∇."""
+
+    def __init__(self, groups, update, keep):
+        super().__init__(groups, {})
+        self.update, self.keep = update, keep
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            for p in group["params"]:
+                M = self.state[p].get("M", torch.zeros_like(p))
+                after = self.keep * M + p.grad
+                p -= group["lr"] * group["factor"] * self.update(M, after, p.grad)
+                self.state[p]["M"] = after
+
+
+def newton_schulz(M):
+    X = M / M.norm()
+    for _ in range(5):
+        X = 3.4445 * X - 4.7750 * (X @ X.T) @ X + 2.0315 * (X @ X.T) @ (X @ X.T) @ X
+    return X
+
+
+class Muon(torch.optim.Optimizer):
+    """The twin for W, Adam for the biases."""
+
+    def __init__(self, groups):
+        super().__init__(groups, {})
+        self.of_W = Twin(groups[:1], lambda M, new, g: newton_schulz(0.95 * new + g), 0.95)
+        self.of_biases = torch.optim.Adam(groups[1:])
+
+    def step(self):
+        self.of_W.step()
+        self.of_biases.step()
+
+
+# M of Lion is kept without its factor (1 − β2), so that β1 M + (1 − β1)∇ has it.
+OPTIMIZERS |= {
+    "nesterov": (
+        lambda s: dam.sgd(s, momentum=0.9, nesterov=True),
+        lambda g: torch.optim.SGD(g, momentum=0.9, nesterov=True),
+    ),
+    "lion": (
+        lambda s: dam.lion(s),
+        lambda g: Twin(g, lambda M, new, g: torch.sign(0.9 * 0.01 * M + 0.1 * g), 0.99),
+    ),
+    "sign": (lambda s: dam.sign(s), lambda g: Twin(g, lambda M, new, g: torch.sign(new), 0.9)),
+    "muon": (lambda s: dam.muon(s), Muon),
+}
+#: The scales that each needs; the others are Adam's.
+MADE_FOR = {"sgd": "sgd", "momentum": "sgd", "nesterov": "sgd", "adamw": "adamw", "lion": "lion"}
+MADE_FOR |= {"sign": "sign", "muon": "muon"}
+
+
 # Every activation with SGD and Adam; the other optimizers once, since they share the rest.
 TRAINED = [
     *itertools.product(LAGRANGIANS, ("sgd", "adam"), (True, False), DTYPES),
-    *itertools.product(["relu"], ("momentum", "adamw", "rmsprop"), (True,), DTYPES),
+    *itertools.product(["relu"], ("momentum", "nesterov", "adamw", "rmsprop"), (True,), DTYPES),
+    # In float32 a sign near zero, or a small singular value, is another one.
+    *itertools.product(["relu", "tanh"], ("lion", "sign", "muon"), (True,), ["float64"]),
 ]
 
 
 @pytest.mark.parametrize(("name", "optimizer", "centred", "precision"), TRAINED)
 def test_fifty_steps_of_training_are_those_of_jax(name, optimizer, centred, precision):
     dtype, tolerance = DTYPES[precision]
-    kind = "sgd" if optimizer in ("sgd", "momentum") else "adam"
-    ours, theirs = pair(LAGRANGIANS[name], kind, centred, dtype, eta0=0.002, bias="zero")
+    ours, theirs = pair(
+        LAGRANGIANS[name], MADE_FOR.get(optimizer, "adam"), centred, dtype, eta0=0.002, bias="zero"
+    )
     scales = ours.scales
     make_ours, make_theirs = OPTIMIZERS[optimizer]
     rule = make_ours(scales)
@@ -334,6 +392,63 @@ def test_schedulers_keep_the_ratios(schedule):
         assert rates["b"] == pytest.approx(rates["c"])
         optimizer.step()
         scheduler.step()
+
+
+def trained_by_muon(steps, **options):
+    """W before and after training by `torch.optim.Muon` and Adam, and after the same in JAX."""
+    ours, theirs = pair(dam.relu(), "muon", eta0=0.002, bias="zero")
+    muon = torch.optim.Muon(dt.param_groups(theirs, only="W", **options))
+    adam = torch.optim.Adam(dt.param_groups(theirs, only="bc", **options))
+    rates = dt.verify(muon, adam)
+    assert rates["W"] == pytest.approx(ours.scales.eta_W)
+    rule = dam.muon(ours.scales, **options)
+    state, begin = rule.init(ours.parameters), np.asarray(ours.W)
+    advance = jax.jit(lambda m, s, X, Y: step(m, rule, s, X, Y))
+    for t in range(steps):
+        X, Y = samples(SHAPE.B, np.float64, seed=t)
+        ours, state, _ = advance(ours, state, jnp.asarray(X), jnp.asarray(Y))
+        theirs.zero_grad()
+        R = theirs(torch.from_numpy(X)) - torch.from_numpy(Y)
+        ((R * R).sum() / (2 * len(X))).backward()
+        muon.step()
+        adam.step()
+    return begin, theirs.W.detach().numpy(), np.asarray(ours.W)
+
+
+@pytest.mark.parametrize("options", [{}, {"decay": 3.0}])
+def test_muon_of_pytorch_trains_as_ours_but_for_its_bfloat16(options):
+    """Its own factor, here √(30/12), and its own decay of 0.1 are neutralised."""
+    begin, theirs, ours = trained_by_muon(50, **options)
+    assert np.linalg.norm(theirs - ours) < 0.02 * np.linalg.norm(ours - begin)
+
+
+def test_what_is_not_known_is_refused_or_said_to_be_like_another():
+    model = dt.DenseAM.create(scales_for(dam.relu(), "adam"), dt.relu())
+    for make in (torch.optim.Adadelta, torch.optim.ASGD, lambda g: Twin(g, None, 0.9)):
+        with pytest.raises(InputError, match=r"optimizer must be 'SGD', 'Adam'.*like='adam'") as caught:
+            dt.verify(make(dt.param_groups(model)))
+        assert "\n" not in str(caught.value)
+        assert dt.verify(make(dt.param_groups(model)), like="lion")["W"] == model.scales.eta_W
+        with pytest.raises(InputError, match=r"made for 'adam', but \w+ follows another rule"):
+            dt.verify(make(dt.param_groups(model)), like="muon")
+    with pytest.raises(InputError, match="like must be 'sgd', 'adam'"):
+        dt.verify(torch.optim.Adadelta(dt.param_groups(model)), like="adagrad")
+    with pytest.raises(InputError, match="made for 'adam', but Muon follows another rule"):
+        dt.verify(torch.optim.Muon(dt.param_groups(model, only="W")))
+    with pytest.raises(InputError, match=r"only must be roles .* got 'd'"):
+        dt.param_groups(model, only="Wd")
+
+
+def test_a_decay_that_is_normalised_away_is_refused():
+    model = dt.DenseAM.create(scales_for(dam.relu(), "adam"), dt.relu())
+    with pytest.raises(InputError, match="weight_decay: Adam normalises it away"):
+        dt.verify(torch.optim.Adam(dt.param_groups(model, decay=0.1)))
+    dt.verify(torch.optim.AdamW(dt.param_groups(model, decay=0.1)))
+    made = dt.DenseAM.create(scales_for(dam.relu(), "adamw"), dt.relu())
+    groups = torch.optim.AdamW(dt.param_groups(made)).param_groups
+    assert [g["weight_decay"] for g in groups] == [1e-4, 0.0, 0.0]
+    sgd = dt.DenseAM.create(scales_for(dam.relu(), "sgd"), dt.relu())
+    assert dt.param_groups(sgd, decay=0.3)[0]["weight_decay"] == pytest.approx(0.3 / SHAPE.K)
 
 
 def test_verify_sees_what_was_broken():

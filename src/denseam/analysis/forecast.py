@@ -21,7 +21,7 @@ The bound on the cost is the smallest of `BOUNDS` that nearly all studies of the
 most this risk kept: studies of real data whose truth at the target is known. So a bound says that of the
 studies that look no worse, the share `LEVEL` cost at most as much. μ, w, v and the largest risk of each bound
 depend on the setting (activation, optimizer, regime). A setting that is not in the corpus gets the smallest
-risks of its optimizer and regime, halved.
+risks of its optimizer (or of the one it resembles) and regime, halved.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from typing import Any
 import numpy as np
 
 from denseam.analysis.profiles import Profile
+from denseam.rules.optimizers import OPTIMIZERS
 from denseam.studies.records import By
 
 #: The bounds that are given.
@@ -265,7 +266,7 @@ def constants(setting: Setting) -> Entry:
     known = table()
     if setting in known:
         return known[setting]
-    kind = (setting.optimizer, setting.regime, setting.by, setting.probe)
+    kind = (OPTIMIZERS[setting.optimizer].calibrated, setting.regime, setting.by, setting.probe)
     alike = [e for s, e in known.items() if (s.optimizer, s.regime, s.by, s.probe) == kind]
     limits = [0.5 * min((e.limits[i] for e in alike), default=0.0) for i in range(len(BOUNDS))]
     return Entry(0.0, 0.5, 0.0, tuple(limits), max((e.median for e in alike), default=math.inf), 0, 0)

@@ -70,8 +70,8 @@ CHECK_REASONS = {
     "and λ_max grows {power}; start with zero biases",
     CheckCause.SPIKE: "spike: the mean activation adds an eigenvalue to SᵀS/K that grows {power}; centre the "
     "activations",
-    CheckCause.SOFTMAX_SGD: "softmax with SGD: rows with a large activation get large updates, which make it "
-    "larger; use Adam",
+    CheckCause.SOFTMAX_SGD: "softmax with this optimizer: rows with a large activation get large updates, "
+    "which make it larger; use Adam",
     CheckCause.LEARNING_RATE: "learning rate: Z and F keep their size, but what a step changes in Z goes "
     "{power}; multiply eta_W by {inverse}",
     CheckCause.UNKNOWN: "{name}: at step {step} it {goes} and should {wanted}; no known cause fits",

@@ -89,7 +89,7 @@ def takes(described: Iterable[Parameter], name: str = "settings") -> Callable[[A
 def help_of(p: Parameter) -> str:
     """Return the help text: the meaning of the option, what it belongs to, and its default."""
     default = p.default_shown()
-    belongs = f" Only for {p.belongs[0]} {p.belongs[1]}." if p.belongs else ""
+    belongs = f" Only for {p.belongs[0]} {', '.join(p.belongs[1:])}." if p.belongs else ""
     return f"{p.help}{belongs}{f' [default: {default}]' if default and p.default is not False else ''}"
 
 

@@ -11,13 +11,14 @@ from denseam.cli.options import json_option
 from denseam.cli.program import app, show
 from denseam.errors import InputError, UnprescribedWarning, together
 from denseam.rules import Constants, Parameterization, Scales, Shape, prescription, standard
+from denseam.rules.optimizers import OPTIMIZERS
 from denseam.rules.regimes import regime_letter
 from denseam.studies.description import DOCUMENT
 
 
 @app.command()
 @click.option("--activation", required=True, help="identity, relu, tanh or softmax.")
-@click.option("--optimizer", required=True, help="sgd or adam (also for AdamW).")
+@click.option("--optimizer", required=True, help=f"{', '.join(OPTIMIZERS)}.")
 @click.option("--features", type=int, required=True, help="N, the length of a sample.")
 @click.option("--memories", type=int, required=True, help="K, the rows of W.")
 @click.option("--regime", default="proportional", show_default=True, help="proportional or memories-only.")

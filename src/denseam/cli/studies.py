@@ -25,7 +25,11 @@ from denseam.cli.program import IO_ERROR, OK, app, needed, progress_of, say_skip
 from denseam.cli.text import print_check, print_files, print_horizon, print_proposal, print_verdicts
 from denseam.errors import InputError, refuse, together
 from denseam.rules.fields import Part
+from denseam.rules.optimizers import OPTIMIZERS
 from denseam.studies.records import By, Records, by_loss
+
+#: The learning rate of a check, by default that of its optimizer.
+_DEFAULT_RATES = ", ".join(f"{name} {rule.eta0:g}" for name, rule in OPTIMIZERS.items())
 
 
 @app.command()
@@ -63,7 +67,10 @@ def sweep(
     )
     for study in studies:
         if not study.rule().prescribed and study.rule().name == "prescription":
-            print(f"warning: {study.name}: softmax with SGD has no prescription", file=sys.stderr)
+            print(
+                f"warning: {study.name}: softmax with {study.update_rule.title} has no prescription",
+                file=sys.stderr,
+            )
     with training_on(cluster, folder, progress_of(quiet)) as training:
         summary = run_studies(studies, folder, **training)
     say_skipped(summary.records.skipped)
@@ -160,7 +167,7 @@ def _judged(results: str, axis: str | None, columns: dict[str, str], whole: bool
     study_options(
         *(Part.MODEL, Part.DATA, Part.TRAINING, Part.GROWTH, Part.SWEEP),
         but=("epochs", "probes", "probe_steps", "name", "precision"),
-        eta0={"default_text": "0.1, for adam 0.03", "help": "Learning rate η0."},
+        eta0={"default_text": _DEFAULT_RATES, "help": "Learning rate η0."},
         scales={"default_text": "64,128,256,512; 128,… for softmax or memories-only"},
         seeds={"default": 4},
         features={"default_text": "16"},

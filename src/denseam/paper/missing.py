@@ -78,7 +78,9 @@ class Gap:
     @property
     def operations(self) -> float:
         """The operations of all its runs."""
-        return sum(cost.operations(spec.shape, self.study.epochs) for spec in self.specs)
+        return sum(
+            cost.operations(spec.shape, self.study.epochs, self.study.optimizer) for spec in self.specs
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return a plain document."""
@@ -123,7 +125,7 @@ def gaps(figures: Iterable[Figure], size: Size, rows: Mapping[str, Row], choice:
                 spec
                 for spec in at
                 if spec.key not in seen and (spec.key in needed or spec.seed < further)
-                if cost.operations(spec.shape, study.epochs) <= choice.dearest
+                if cost.operations(spec.shape, study.epochs, study.optimizer) <= choice.dearest
             )
             if specs:
                 seen |= {spec.key for spec in specs}

@@ -18,7 +18,7 @@ from denseam.paper.rates import (
     Transfers,
     TransfersFrom,
 )
-from denseam.paper.readings import READINGS, TRAINED
+from denseam.paper.readings import FROZEN, READINGS, TRAINED
 from denseam.paper.settings import Setting, setting
 from denseam.paper.thresholds import STAYS, STAYS_MEMORIES
 from denseam.rules.table import relu_constant
@@ -77,7 +77,51 @@ ROWS = tuple(
     for p in (1, 2)
 )
 
+IN_ALL = {"reach": -1, "pinned": TRAINED}
+MOMENTUM = RELU_SGD.but("SGD, momentum 0.9", momentum=0.9, eta0=(-4, -1.5), **IN_ALL)
+OPTIMIZERS = (
+    MOMENTUM,
+    MOMENTUM.but("SGD, Nesterov 0.9", nesterov=True),
+    RELU_ADAM.but("AdamW", optimizer="adamw", **IN_ALL),
+    RELU_ADAM.but("Lion", optimizer="lion", eta0=(-3.5, -1), **IN_ALL),
+    RELU_ADAM.but("signs", optimizer="sign", eta0=(-3.5, -1), **IN_ALL),
+)
+# Controls are in the units of the prescription, W of unit variance.
+MUON = RELU_ADAM.but("Muon", optimizer="muon", reach=0, pinned=TRAINED)
+MUON_IDENTITY = MUON.but("Muon, identity", activation="identity")
+MUON_AUTHORS = MUON.but(
+    "Muon, η_W = η₀·max(1, K/N)^1/2", parameterization="eta_W=max(K, N)^1/2*N^-1/2", eta0=(-2, 0.5)
+)
+MUON_MEMORIES = MUON.but("Muon, only K", regime="memories-only", eta0=(-2.75, -0.25), pinned=FROZEN)
+MUON_PLAIN = MUON_MEMORIES.but("Muon, only K, η_W = η₀", parameterization="eta_W=1", eta0=(-1, 1.75))
+LION_MEMORIES = MUON_MEMORIES.but("Lion, only K", optimizer="lion")
+
 OWN: tuple[Figure, ...] = (
+    Figure(
+        name="optimizers",
+        title="ReLU: the rules of further optimizers",
+        rows=(tuple(map(Sweep, (*OPTIMIZERS, LION_MEMORIES))),),
+        claims=tuple(
+            claim(f"{s.label}: the rate transfers.", Transfers(s)) for s in (*OPTIMIZERS, LION_MEMORIES)
+        ),
+    ),
+    Figure(
+        name="muon",
+        title="Muon: the rate follows the longer side of W",
+        rows=(
+            (Sweep(MUON), Sweep(MUON_IDENTITY), Sweep(MUON_AUTHORS)),
+            (Sweep(MUON_MEMORIES), Sweep(MUON_PLAIN), Optimum((MUON, MUON_AUTHORS))),
+        ),
+        claims=(
+            claim("With η_W = η₀·max(K, N)^1/2 the rate transfers.", Transfers(MUON)),
+            claim("With the identity it does too.", Transfers(MUON_IDENTITY)),
+            claim("With the factor max(1, K/N)^1/2 it drifts.", DriftIs(MUON_AUTHORS, math.log10(2) / 2)),
+            claim("Memories only, it transfers.", Transfers(MUON_MEMORIES)),
+            claim("Memories only, with no factor it drifts.", DriftIs(MUON_PLAIN, math.log10(2) / 2)),
+        ),
+        remark="In proportion the factor of Muon's authors is a constant. Where only the memories grow it is "
+        "the rule itself, up to a constant.",
+    ),
     Figure(
         name="three-readings",
         title="ReLU: biases frozen at zero, trained from zero, and trained from N(0, 1)",

@@ -15,9 +15,9 @@ The *prescription* (the paper's Table 1) is the parameterization under which tra
 on size, so that a learning rate tuned at small size is right at large size.
 
 Files follow the theory: `sizes` (N, K, P, B), `regimes` (which of them grow), `powers` (products of powers
-of the sizes), `table` (the paper's Table 1 as data), `parameterizations` (a rule, and its numbers at a
-shape), `prescriptions` (rules by name), `explain` (a rule as a table), `cost` (of training), and `fields`
-(what a hyperparameter is).
+of the sizes), `optimizers` (what each makes of a gradient), `table` (the paper's Table 1 as data, and rows
+for further optimizers), `parameterizations` (a rule, and its numbers at a shape), `prescriptions` (rules by
+name), `explain` (a rule as a table), `cost` (of training), and `fields` (what a hyperparameter is).
 """
 
 from denseam.rules.parameterizations import Constants, Mismatch, Parameterization, Scales

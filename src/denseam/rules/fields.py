@@ -101,8 +101,8 @@ class Parameter:
     unit: str = ""
     #: Whether it can be swept.
     swept: bool = False
-    #: The field and the value of that field which this one requires, as in ('optimizer', 'sgd').
-    belongs: tuple[str, str] | None = None
+    #: The field, and the values of that field of which this one requires one, as in ('optimizer', 'sgd').
+    belongs: tuple[str, ...] | None = None
     key: InKey = InKey.IF_SET
     #: The name of the opposite of a flag.
     off: str = ""

@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 
 from denseam.errors import InputError, above_zero, at_least_zero, refuse, typed
 from denseam.rules.explain import explain
+from denseam.rules.optimizers import OPTIMIZERS, OptimizerName
 from denseam.rules.powers import ONE, Power, exponent_text
 from denseam.rules.regimes import RegimeName
 from denseam.rules.sizes import Shape
-from denseam.rules.table import CONSTANTS, TABLE, UNPRESCRIBED, OptimizerName
+from denseam.rules.table import CONSTANTS, TABLE, is_prescribed
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class Scales:
     shape
         The sizes that the numbers hold for.
     optimizer
-        The optimizer that they are for: 'sgd' or 'adam' (also AdamW).
+        The optimizer that they are for.
     s1, s2
         Inner and outer multiplier of W.
     eta_W, eta_b, eta_c
@@ -52,7 +53,8 @@ class Scales:
     W_std
         Initial standard deviation of the entries of W.
     epsilon_W, decay_W
-        Factors on Adam's ε and on AdamW's decay for W: 1, unless the abc symmetry or a rule changes them.
+        Factors on Adam's ε and on the decay of W. Under the table's rules ε has none, and the decay has that
+        which makes ``η_W λ_W`` independent of the sizes.
     epsilon_b, epsilon_c
         Factors on Adam's ε for the biases.
     rule, constants
@@ -81,10 +83,10 @@ class Scales:
 
         The model and its whole trajectory do not change under
 
-        ``s1, s2 → s/θ``;  ``W_std → θ W_std``;  ``eta_W → θ² eta_W`` (SGD) or ``θ eta_W`` (Adam);
-        ``ε_W → ε_W/θ``;  AdamW's ``λ_W → λ_W/θ``.
+        ``s1, s2 → s/θ``;  ``W_std → θ W_std``;  ``eta_W → θ² eta_W`` (SGD) or ``θ eta_W`` (all others);
+        ``ε_W → ε_W/θ``;  ``λ_W → λ_W/θ²`` (SGD) or ``λ_W/θ``, so that ``η_W λ_W`` stays.
 
-        SGD: ∂L/∂W = θ ∂L/∂w, so ΔW = −η ∂L/∂W is Δw = θ ΔW = −θ²η ∂L/∂w. Adam divides the gradient
+        SGD: ∂L/∂W = θ ∂L/∂w, so ΔW = −η ∂L/∂W is Δw = θ ΔW = −θ²η ∂L/∂w. The others divide the gradient
         by its own size, so one factor θ remains, and ε is compared with gradients that are θ times smaller.
         """
         refuse(above_zero(theta=theta))
@@ -124,14 +126,14 @@ class Scales:
 
 def _in_units(scales: Any, theta: Any) -> dict[str, Any]:
     """Return what changes under w = θW (`Scales.rescaled`), for numbers and for powers of the sizes."""
-    sgd = scales.optimizer == "sgd"
+    rate = theta**2 if OPTIMIZERS[scales.optimizer].follows_gradient else theta
     return {
         "s1": scales.s1 / theta,
         "s2": scales.s2 / theta,
         "W_std": scales.W_std * theta,
-        "eta_W": scales.eta_W * (theta**2 if sgd else theta),
+        "eta_W": scales.eta_W * rate,
         "epsilon_W": scales.epsilon_W / theta,
-        "decay_W": scales.decay_W if sgd else scales.decay_W / theta,
+        "decay_W": scales.decay_W / rate,
     }
 
 
@@ -212,8 +214,8 @@ class Parameterization:
         They are exponents of N in the proportional regime, where K, P and B follow N, and exponents of K
         where only the memories grow.
         """
-        mine, (s1, s2, eta_W, _) = self.canonical(), TABLE[self.regime, self.family, self.optimizer]
-        ratios = (mine.s1 / s1, mine.s2 / s2, mine.eta_W / eta_W)
+        mine, row = self.canonical(), TABLE[self.regime, self.family, self.optimizer]
+        ratios = (mine.s1 / row.s1, mine.s2 / row.s2, mine.eta_W / row.eta_W)
         return Mismatch(*(ratio.along(self.regime) for ratio in ratios))
 
     def predicted_drift(self) -> Fraction | float | None:
@@ -224,7 +226,7 @@ class Parameterization:
         learning rate compensates for that. Nothing is predicted relative to an unprescribed row either.
         """
         mismatch = self.mismatch()
-        if mismatch.s1 or mismatch.s2 or (self.family, self.optimizer) == UNPRESCRIBED:
+        if mismatch.s1 or mismatch.s2 or not is_prescribed(self.family, self.optimizer):
             return None
         return -mismatch.eta_W
 

@@ -10,18 +10,25 @@ from denseam.errors import InputError, refuse, typed
 from denseam.rules.regimes import REGIMES, RegimeName
 from denseam.rules.sizes import WORDS, Shape
 
+#: The larger of K and N, as it is written, and with spaces left out as `Power.parse` reads it.
+LARGER = "max(K, N)"
+#: How a factor is written → the field of its exponent.
+_FIELDS = {**{letter: letter for letter in WORDS}, LARGER.replace(" ", ""): "larger"}
+
 
 @dataclass(frozen=True)
 class Power:
-    """A product of powers of the sizes, ``N^n K^k P^p B^b``; exponents may be fractions."""
+    """A product of powers of the sizes, ``N^n K^k P^p B^b max(K, N)^m``; exponents may be fractions."""
 
     N: Fraction | float = 0
     K: Fraction | float = 0
     P: Fraction | float = 0
     B: Fraction | float = 0
+    #: The exponent of max(K, N), the longer side of W.
+    larger: Fraction | float = 0
 
     def __post_init__(self) -> None:
-        exponents = {name: getattr(self, name) for name in WORDS}
+        exponents = {f.name: getattr(self, f.name) for f in fields(self)}
         refuse(typed(numbers.Real, "a number or a fraction, the exponent", **exponents))
 
     def at(self, shape: Shape) -> float:
@@ -29,47 +36,54 @@ class Power:
         refuse(typed(Shape, "a Shape", shape=shape))
         value = 1.0
         for name, exponent in self._exponents():
-            size = getattr(shape, name)
+            size = max(shape.K, shape.N) if name == "larger" else getattr(shape, name)
             if size is None:
                 raise InputError(f"{WORDS[name]} ({name}) is needed by the rule {self}")
             value *= float(size) ** float(exponent)
         return value
 
     def along(self, regime: RegimeName) -> Fraction | float:
-        """Return the exponent of the scale in a regime: the sum over all sizes that grow with it."""
-        return sum((getattr(self, letter) for letter in REGIMES[regime].grows), start=Fraction(0))
+        """Return the exponent of the scale in a regime: the sum over all sizes that grow with it.
+
+        K grows in every regime, and max(K, N) with it; where only the memories grow, from K = N on.
+        """
+        return sum(
+            (getattr(self, letter) for letter in REGIMES[regime].grows), start=self.larger + Fraction(0)
+        )
 
     def __mul__(self, other: Power) -> Power:
-        return Power(self.N + other.N, self.K + other.K, self.P + other.P, self.B + other.B)
+        return Power(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
 
     def __truediv__(self, other: Power) -> Power:
         return self * other ** (-1)
 
     def __pow__(self, k: int) -> Power:
-        return Power(self.N * k, self.K * k, self.P * k, self.B * k)
+        return Power(*(getattr(self, f.name) * k for f in fields(self)))
 
     @classmethod
     def parse(cls, text: str) -> Power:
-        """Read what `str` writes, as in ``N^-1/2·K`` or ``N^0.5*K^-1`` or ``1``."""
+        """Read what `str` writes, as in ``N^-1/2·K``, ``N^0.5*K^-1``, ``max(K, N)^1/2`` or ``1``."""
         power = cls()
         for factor in text.replace("*", "·").replace(" ", "").split("·"):
             letter, _, exponent = factor.partition("^")
             try:
-                if letter in WORDS:
-                    power *= cls(**{letter: Fraction(exponent or 1)})
+                if letter in _FIELDS:
+                    power *= cls(**{_FIELDS[letter]: Fraction(exponent or 1)})
                     continue
             except (ValueError, ZeroDivisionError):
                 pass
             if factor != "1":
-                raise InputError(f"{text!r} must be a product of powers of N, K, P, B, as in N^-1/2·K, or 1")
+                raise InputError(
+                    f"{text!r} must be a product of powers of N, K, P, B or {LARGER}, as in N^-1/2·K, or 1"
+                )
         return power
 
     def _exponents(self) -> list[tuple[str, Fraction | float]]:
         return [(f.name, e) for f in fields(self) if (e := getattr(self, f.name)) != 0]
 
     def __str__(self) -> str:
-        factors = [name if e == 1 else f"{name}^{exponent_text(e)}" for name, e in self._exponents()]
-        return "·".join(factors) or "1"
+        written = ((LARGER if name == "larger" else name, e) for name, e in self._exponents())
+        return "·".join(name if e == 1 else f"{name}^{exponent_text(e)}" for name, e in written) or "1"
 
 
 def exponent_text(e: Fraction | float) -> str:

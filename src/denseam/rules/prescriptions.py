@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any, Protocol, runtime_checkable
 
 from denseam.errors import InputError, UnprescribedWarning, listed, refuse, together, typed
+from denseam.rules.optimizers import OPTIMIZERS, OptimizerName
 from denseam.rules.parameterizations import Parameterization
 from denseam.rules.powers import ONE, Power
 from denseam.rules.regimes import REGIMES, Regime, RegimeName
-from denseam.rules.table import FAMILIES, GRADIENT, HALF, OPTIMIZERS, TABLE, UNPRESCRIBED, OptimizerName
+from denseam.rules.table import FAMILIES, GRADIENT, HALF, IN_THE_PAPER, TABLE, is_prescribed
 
 
 def _row(family: str, optimizer: OptimizerName, regime: RegimeName) -> Parameterization:
-    s1, s2, eta_W, equations = TABLE[regime, family, optimizer]
-    prescribed = (family, optimizer) != UNPRESCRIBED
-    source = "Table 1 of the paper" if prescribed else "the paper's experiments; not prescribed"
+    row, prescribed = TABLE[regime, family, optimizer], is_prescribed(family, optimizer)
+    source = "docs/optimizers.md"
+    if optimizer in IN_THE_PAPER:
+        source = "Table 1 of the paper" if prescribed else "the paper's experiments"
+    source += "" if prescribed else "; not prescribed"
     return Parameterization(
-        "prescription", family, optimizer, regime, s1, s2, eta_W,
-        prescribed=prescribed, source=source, equations=(*equations, "etab-cases", "etac-cases"),
+        "prescription", family, optimizer, regime, row.s1, row.s2, row.eta_W, decay_W=row.decay_W,
+        prescribed=prescribed, source=source, equations=(*row.equations, "etab-cases", "etac-cases"),
     )  # fmt: skip
 
 
@@ -58,7 +62,7 @@ def _resolve(
 ) -> tuple[str, OptimizerName, RegimeName]:
     family, optimizer, regime = together(
         lambda: _family(activation),
-        lambda: _one_of("optimizer", optimizer, OPTIMIZERS),
+        lambda: _one_of("optimizer", optimizer, tuple(OPTIMIZERS)),
         lambda: _one_of("regime", getattr(regime, "name", regime), tuple(REGIMES)),
     )
     return family, optimizer, regime  # type: ignore[return-value]  # checked just above
@@ -67,25 +71,25 @@ def _resolve(
 def prescription(
     activation: str | HasFamily, optimizer: str, regime: str | Regime = "proportional"
 ) -> Parameterization:
-    """Return the row of the paper's Table 1 for an activation, an optimizer and a regime.
+    """Return the row of the table for an activation, an optimizer and a regime.
 
-    Softmax with SGD has no prescription: the scales of the paper's experiments are returned with
-    ``prescribed`` False, and an `UnprescribedWarning` says so.
+    Those of SGD and Adam are the paper's Table 1. Softmax has no prescription with SGD, nor with Muon: their
+    row is returned with ``prescribed`` False, and an `UnprescribedWarning` says so.
 
     Parameters
     ----------
     activation
         'identity', 'relu', 'tanh', 'softmax', or any Lagrangian.
     optimizer
-        'sgd' or 'adam' (which is also AdamW's).
+        'sgd', 'adam', 'adamw', 'lion', 'sign' or 'muon'.
     regime
         'proportional' or 'memories-only', or one of the regime objects.
     """
     row = _row(*_resolve(activation, optimizer, regime))
     if not row.prescribed:
         warnings.warn(
-            "softmax with SGD has no prescription: these are the scales of the paper's experiments, "
-            "and their learning rate is not expected to transfer; use Adam",
+            f"softmax with {OPTIMIZERS[row.optimizer].title} has no prescription: the learning rate of these "
+            "scales is not expected to transfer; use Adam",
             UnprescribedWarning,
             stacklevel=2,
         )
@@ -113,6 +117,9 @@ _EPSILONS = {"epsilon_W", "epsilon_b", "epsilon_c"}
 #: What can be changed without changing the size of the gradient.
 _GRADIENT_STAYS = {"eta_W", "eta_b", "eta_c", "decay_W"} | _EPSILONS
 
+#: A comma between two changes, not that of max(K, N).
+_OUTSIDE_PARENTHESES = re.compile(r",(?![^(]*\))")
+
 PARAMETERIZATIONS: Mapping[str, Any] = {"prescription": prescription, "standard": standard}
 
 
@@ -131,10 +138,10 @@ def parameterization(
     row = _row(*_resolve(activation, optimizer, regime))
     allowed = [f.name for f in fields(Parameterization) if isinstance(getattr(row, f.name), Power)]
     changes: dict[str, Power] = {}
-    by_gradient = False
-    for part in text.split(","):
+    by_gradient, has_epsilon = False, "epsilon" in OPTIMIZERS[row.optimizer].defaults
+    for part in _OUTSIDE_PARENTHESES.split(text):
         name, equals, power = (piece.strip() for piece in part.partition("="))
-        if (name, power) == ("epsilon", "gradient") and row.optimizer == "adam":
+        if (name, power) == ("epsilon", "gradient") and has_epsilon:
             changes |= {f"epsilon_{label}": size for label, size in GRADIENT[row.regime].items()}
             by_gradient = True
             continue

@@ -1,16 +1,14 @@
-"""The paper's Table 1 as data: the powers of the sizes that make training independent of size."""
+"""The table of rules: the paper's Table 1 as data, and its rows for further optimizers."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import Literal
+from typing import Literal, NamedTuple
 
+from denseam.rules.optimizers import OPTIMIZERS, Normalisation, UpdateRule
 from denseam.rules.powers import ONE, Power
-
-OptimizerName = Literal["sgd", "adam"]
-OPTIMIZERS: tuple[OptimizerName, ...] = ("sgd", "adam")
 
 BiasInit = Literal["zero", "normal"]
 #: How biases start: at zero, or from N(0, 1).
@@ -43,45 +41,75 @@ def relu_constant(power: float) -> float:
     return math.exp(0.5 * (math.log(2) - log_double_factorial))
 
 
-_K = Power(K=1)
 _INV_SQRT_N, _SQRT_N = Power(N=-HALF), Power(N=HALF)
 _INV_SQRT_K, _SQRT_K, _INV_K = Power(K=-HALF), Power(K=HALF), Power(K=-1)
 
-#: (regime, family, optimizer) → the powers of s1, s2, eta_W, and the paper's equations for them.
-TABLE: Mapping[tuple[str, str, str], tuple[Power, Power, Power, tuple[str, str, str]]] = {
-    ("proportional", "elementwise", "sgd"): (
-        _INV_SQRT_N, _INV_SQRT_K, _K, ("s1-scaling", "s2-proportional-linear", "linear-sgd-prescription"),
-    ),
-    ("proportional", "elementwise", "adam"): (
-        _INV_SQRT_N, _INV_SQRT_K, ONE,
-        ("s1-scaling", "s2-proportional-linear", "adam-centered-elementwise-prescription"),
-    ),
-    ("proportional", "softmax", "adam"): (
-        _INV_SQRT_N, _SQRT_K, ONE, ("softmax-s1", "softmax-s2", "softmax-adam-dz-scaling"),
-    ),
-    ("memories-only", "elementwise", "sgd"): (
-        _INV_SQRT_N, _INV_K, _K, ("s1-scaling", "s2-onlyK-linear", "only-K-scaling-final"),
-    ),
-    ("memories-only", "elementwise", "adam"): (
-        _INV_SQRT_N, _INV_K, ONE, ("s1-scaling", "s2-onlyK-linear", "adam-df1-scale"),
-    ),
+#: (regime, family) → the powers of s1 and s2, and the paper's equations for them.
+MULTIPLIERS: Mapping[tuple[str, str], tuple[Power, Power, tuple[str, str]]] = {
+    ("proportional", "elementwise"): (_INV_SQRT_N, _INV_SQRT_K, ("s1-scaling", "s2-proportional-linear")),
+    ("proportional", "softmax"): (_INV_SQRT_N, _SQRT_K, ("softmax-s1", "softmax-s2")),
+    ("memories-only", "elementwise"): (_INV_SQRT_N, _INV_K, ("s1-scaling", "s2-onlyK-linear")),
     # Table 1 prints s2 = 1 and the appendix √N; N is fixed here, so they differ by a constant, and
     # the figures use √N.
-    ("memories-only", "softmax", "adam"): (
-        _INV_SQRT_N, _SQRT_N, ONE, ("softmax-s1", "K-only-scaling, softmax", "softmax-adam-dz-scaling"),
-    ),
-    # Softmax with SGD has no prescription: rows with a large activation get large updates, which
-    # make it larger (eq. softmax-row-gradient). These are the scales of the paper's experiments.
-    ("proportional", "softmax", "sgd"): (
-        _INV_SQRT_N, _SQRT_K, _K, ("softmax-s1", "softmax-s2", "none (as in the experiments)"),
-    ),
-    ("memories-only", "softmax", "sgd"): (
-        _INV_SQRT_N, _SQRT_N, _K,
-        ("softmax-s1", "K-only-scaling, softmax", "none (as in the experiments)"),
-    ),
-}  # fmt: skip
-#: Family and optimizer for which no learning rate is known to transfer.
-UNPRESCRIBED = ("softmax", "sgd")
+    ("memories-only", "softmax"): (_INV_SQRT_N, _SQRT_N, ("softmax-s1", "K-only-scaling, softmax")),
+}
+
+#: What the size of an update is set by → the powers of eta_W and of λ_W; η_W λ_W has no size in it.
+RATES: Mapping[Normalisation, tuple[Power, Power]] = {
+    Normalisation.GRADIENT: (Power(K=1), _INV_K),
+    Normalisation.ENTRIES: (ONE, ONE),
+    Normalisation.ORTHOGONAL: (Power(larger=HALF), Power(larger=-HALF)),
+}
+
+#: Family and normalisation for which no learning rate is known to transfer. Softmax gives rows with a large
+#: activation large updates, which make it larger (eq. softmax-row-gradient), unless entries are normalised.
+UNPRESCRIBED = ("softmax", Normalisation.GRADIENT), ("softmax", Normalisation.ORTHOGONAL)
+
+#: (regime, family) → the paper's equation for eta_W under SGD and under Adam.
+_RATE_EQUATIONS: Mapping[tuple[str, str], tuple[str, str]] = {
+    ("proportional", "elementwise"): ("linear-sgd-prescription", "adam-centered-elementwise-prescription"),
+    ("proportional", "softmax"): ("none (as in the experiments)", "softmax-adam-dz-scaling"),
+    ("memories-only", "elementwise"): ("only-K-scaling-final", "adam-df1-scale"),
+    ("memories-only", "softmax"): ("none (as in the experiments)", "softmax-adam-dz-scaling"),
+}
+
+
+class Row(NamedTuple):
+    """The powers of s1, s2, eta_W and decay_W, and the equations of the first three."""
+
+    s1: Power
+    s2: Power
+    eta_W: Power
+    decay_W: Power
+    equations: tuple[str, str, str]
+
+
+def is_prescribed(family: str, optimizer: str) -> bool:
+    """Return whether the learning rate of a family of activations is expected to transfer."""
+    return (family, OPTIMIZERS[optimizer].normalisation) not in UNPRESCRIBED
+
+
+def _rate_equation(regime: str, family: str, rule: UpdateRule) -> str:
+    of_sgd, of_adam = _RATE_EQUATIONS[regime, family]
+    match rule.normalisation:
+        case Normalisation.GRADIENT:
+            return of_sgd
+        case Normalisation.ENTRIES:
+            return of_adam
+    return f"{rule.title} (docs/optimizers.md)"
+
+
+#: (regime, family, optimizer) → its row. Those of SGD and Adam are the paper's Table 1; for softmax with SGD,
+#: which has no prescription, they are the scales of its experiments.
+TABLE: Mapping[tuple[str, str, str], Row] = {
+    (regime, family, name): Row(
+        s1, s2, *RATES[rule.normalisation], (*equations, _rate_equation(regime, family, rule))
+    )
+    for name, rule in OPTIMIZERS.items()
+    for (regime, family), (s1, s2, equations) in MULTIPLIERS.items()
+}
+#: The optimizers of the paper's table.
+IN_THE_PAPER = ("sgd", "adam")
 
 #: regime → how large an entry of the gradient of W, b, c is in a centred model with the prescribed s1, s2.
 #: Each is a mean over B samples with random signs (B^-1/2 in proportion) of, for W, s2 times one neuron's S

@@ -16,19 +16,29 @@ from typing import Any, Literal
 
 from denseam.data.preparation import DEFAULT_PREPARATION, Preparation
 from denseam.rules.fields import NEEDED, InKey, Kind, Parameter, Part, parameter, parameters
+from denseam.rules.optimizers import OPTIMIZERS, having
 from denseam.rules.regimes import DEFAULT_REGIME, REGIMES, Regime
-from denseam.rules.table import BIAS_INITS, OPTIMIZERS
+from denseam.rules.table import BIAS_INITS
 
 Precision = Literal["float32", "tf32", "bf16", "float64"]
 PRECISIONS: tuple[Precision, ...] = ("float32", "tf32", "bf16", "float64")
 
 _ALWAYS, _NEVER = InKey.ALWAYS, InKey.NEVER
-_SGD, _ADAM = ("optimizer", "sgd"), ("optimizer", "adam")
 
 
 def described_elsewhere() -> Any:
     """Return a required field that `Hyperparameters` describes."""
     return dataclasses.field(default=NEEDED)
+
+
+def _of_optimizer(name: str, help: str, **facts: Any) -> Any:
+    """Return a hyperparameter of those optimizers that have it (`denseam.rules.optimizers`)."""
+    owners = having(name)
+    defaults = {owner: OPTIMIZERS[owner].defaults[name] for owner in owners}
+    usual = facts["default"]
+    others = [f"{owner} {value:g}" for owner, value in defaults.items() if value != usual]
+    shown = f"{usual:g}, {', '.join(others)}" if others else ""
+    return _axis(Part.TRAINING, help, belongs=("optimizer", *owners), default_text=shown, **facts)
 
 
 def _axis(part: Part, help: str, default: Any = dataclasses.MISSING, **facts: Any) -> Any:
@@ -49,10 +59,11 @@ class Hyperparameters:
         Part.MODEL, "Inverse temperature of softmax.", 1.0, document="softmax_beta", open_low=True,
         belongs=("activation", "softmax"), key=_ALWAYS,
     )  # fmt: skip
-    momentum: float = _axis(Part.TRAINING, "Momentum of SGD.", 0.0, high=1, belongs=_SGD, key=_ALWAYS)
-    beta1: float = _axis(Part.TRAINING, "β1 of Adam.", 0.9, high=1, belongs=_ADAM, key=_ALWAYS)
-    beta2: float = _axis(Part.TRAINING, "β2 of Adam.", 0.999, high=1, belongs=_ADAM, key=_ALWAYS)
-    epsilon: float = _axis(Part.TRAINING, "ε of Adam.", 1e-8, belongs=_ADAM, key=_ALWAYS)
+    momentum: float = _of_optimizer("momentum", "Momentum.", default=0.0, high=1, key=_ALWAYS)
+    beta1: float = _of_optimizer("beta1", "β1, of the first moment.", default=0.9, high=1, key=_ALWAYS)
+    beta2: float = _of_optimizer("beta2", "β2, of the second moment.", default=0.999, high=1, key=_ALWAYS)
+    epsilon: float = _of_optimizer("epsilon", "ε of Adam.", default=1e-8, key=_ALWAYS)
+    decay: float = _of_optimizer("decay", "Decoupled weight decay λ of W, dimensionless.", default=0.0)
     noise: float = _axis(
         Part.TRAINING, "Standard deviation of the noise.", 0.5, unit="that of the data", key=_ALWAYS
     )
@@ -69,6 +80,10 @@ ETA0 = dataclasses.replace(
 )  # fmt: skip
 
 
+#: The optimizers whose momentum can look ahead.
+_LOOKING_AHEAD = tuple(name for name, rule in OPTIMIZERS.items() if rule.nesterov is not None)
+
+
 @dataclasses.dataclass(frozen=True)
 class Description:
     """The fields of a study; `denseam.Study` says what they mean."""
@@ -77,8 +92,9 @@ class Description:
         Part.MODEL, Kind.OBJECT, "Hidden activation: identity, relu, tanh or softmax.", key=_NEVER
     )
     optimizer: str = parameter(
-        Part.TRAINING, Kind.CHOICE, "Optimizer: sgd or adam.", choices=OPTIMIZERS, key=_ALWAYS
-    )
+        Part.TRAINING, Kind.CHOICE, f"Optimizer: {', '.join(OPTIMIZERS)}.",
+        choices=tuple(OPTIMIZERS), key=_ALWAYS,
+    )  # fmt: skip
     scales: Sequence[int] = parameter(
         Part.GROWTH, Kind.WHOLES, "Sizes to compare: N, or K where only memories grow; as in 32,64,128.",
         low=1, key=_NEVER,
@@ -127,6 +143,10 @@ class Description:
     name: str = parameter(
         Part.SWEEP, Kind.TEXT, "Name of the study.", "", default_text="made from the settings", key=_NEVER
     )
+    nesterov: bool | None = parameter(
+        Part.TRAINING, Kind.FLAG, "Whether momentum looks ahead, by Nesterov.", None, off="heavy-ball",
+        default_text="no, muon yes", belongs=("optimizer", *_LOOKING_AHEAD),
+    )  # fmt: skip
 
 
 #: The name of the regime in a document; a study holds the regime itself.

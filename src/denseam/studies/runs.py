@@ -16,7 +16,7 @@ from denseam.model.dense_am import DenseAM, Parameters
 from denseam.model.lagrangians import Softmax
 from denseam.rules import Scales
 from denseam.studies.study import RunSpec, Study
-from denseam.training.optimizers import Optimizer, adam, sgd
+from denseam.training.optimizers import Optimizer, make
 
 
 def build(study: Study, spec: RunSpec, start: Parameters | None, dtype: Any) -> tuple[DenseAM, Optimizer]:
@@ -41,13 +41,18 @@ def build(study: Study, spec: RunSpec, start: Parameters | None, dtype: Any) -> 
         model = DenseAM(
             *start, scales.s1, scales.s2, activation, centred=study.centred, s_b=scales.s_b, s_c=scales.s_c
         )
-    values = spec.values
-    if study.optimizer == "sgd":
-        swept = len(study.grid["momentum"]) > 1 or values["momentum"] != 0
-        optimizer = sgd(scales, momentum=values["momentum"] if swept else None)
-    else:
-        optimizer = adam(scales, beta1=values["beta1"], beta2=values["beta2"], epsilon=values["epsilon"])
+    optimizer = optimizer_of(study, spec, scales)
     return model, jax.tree.map(lambda v: jnp.asarray(v, dtype), optimizer)
+
+
+def optimizer_of(study: Study, spec: RunSpec, scales: Scales) -> Optimizer:
+    """Return the optimizer of a run, with plain numbers in it."""
+    # A momentum or a decay that no run has takes no memory and no time.
+    values: dict[str, Any] = {axis: spec.values[axis] for axis in study.update_rule.defaults}
+    values |= {axis: None for axis in ("momentum", "decay") if axis in values and not study.uses(axis)}
+    if study.nesterov is not None:
+        values["nesterov"] = study.nesterov
+    return make(study.optimizer, scales, **values)
 
 
 def activation_of(study: Study, spec: RunSpec) -> Any:

@@ -169,7 +169,8 @@ def _pack(groups: Pieces, aim: float, kind: str) -> list[tuple[float, Pieces]]:
 def _seconds(study: Study, group: Sequence[RunSpec], kind: str) -> float:
     """Return approximately how long runs of one shape take; on a GPU they advance together."""
     shape, calls = group[0].shape, len(group) if kind == "cpu" else 1
-    return study.steps(shape) * (len(group) * step_operations(shape) / RATES[kind] + calls * CALLING[kind])
+    step = step_operations(shape, study.optimizer)
+    return study.steps(shape) * (len(group) * step / RATES[kind] + calls * CALLING[kind])
 
 
 def _shard(

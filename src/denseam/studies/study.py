@@ -23,6 +23,7 @@ from denseam.model import lagrangians
 from denseam.model.lagrangians import Identity, Lagrangian, Softmax, Tanh
 from denseam.rules import Parameterization, Shape, cost, parameterization
 from denseam.rules.fields import InKey, Parameter, is_given, parameters, read_fields
+from denseam.rules.optimizers import OPTIMIZERS, UpdateRule
 from denseam.rules.prescriptions import PARAMETERIZATIONS
 from denseam.rules.regimes import MemoriesOnly, Proportional
 from denseam.studies.description import AXES, Description
@@ -55,7 +56,7 @@ class Study(Description):
     activation
         A name or a Lagrangian; `power` belongs to the name 'relu'.
     optimizer
-        'sgd' or 'adam'.
+        A name of `denseam.rules.optimizers.OPTIMIZERS`: 'sgd', 'adam', 'adamw', 'lion', 'sign' or 'muon'.
     scales
         The sizes to compare, in increasing order: N in the proportional regime, K where only the memories
         grow.
@@ -93,6 +94,8 @@ class Study(Description):
         default log-spaced, few enough to cost at most 15 % of the training.
     name
         Its name in tables; made from the settings by default.
+    nesterov
+        Whether momentum looks ahead; by default only that of Muon.
     """
 
     def __post_init__(self) -> None:
@@ -115,7 +118,7 @@ class Study(Description):
         self._set({"activation": lagrangian, "power": None})
         if self.centred is None:
             self._set({"centred": not isinstance(lagrangian, Identity)})
-        together(self._check_rule, self._resolve_probes)
+        together(self._read_nesterov, self._check_rule, self._resolve_probes)
         if not self.name:
             self._set({"name": self.default_name()})
 
@@ -158,8 +161,19 @@ class Study(Description):
             belonging_problem(AXES[axis], known[field][0])
             for axis in self.axes
             if (belongs := AXES[axis].belongs) and (field := belongs[0]) in known
-            if belongs[1] not in known[field]
+            if not set(belongs[1:]) & set(known[field])
         ]
+
+    def _read_nesterov(self) -> None:
+        """Refuse a momentum that cannot look ahead; forget one that does as it would by default."""
+        if self.nesterov is None:
+            return
+        if self.update_rule.nesterov is None:
+            raise InputError(belonging_problem(parameters(Description)["nesterov"], self.optimizer))
+        if self.nesterov and self.grid["momentum"] == (0.0,):
+            raise InputError("nesterov needs a momentum above 0")
+        if self.nesterov is self.update_rule.nesterov:
+            self._set({"nesterov": None})
 
     def _check_rule(self) -> None:
         rule = self.rule()
@@ -172,8 +186,8 @@ class Study(Description):
             raise InputError(f"parameterization {self.parameterization} holds for centred models only")
 
     def _resolve_probes(self) -> None:
-        momentum = self.grid["momentum"] != (0.0,)
-        names = resolve(self.probes, self.lagrangian.family, self.optimizer, momentum)
+        plain = not self.uses("momentum") and not self.uses("decay")
+        names = resolve(self.probes, self.lagrangian.family, self.optimizer, plain=plain)
         self._set({"probes": names})
         if self.probe_steps is None:
             return
@@ -208,6 +222,8 @@ class Study(Description):
             parts.append(self.data if self.data in GAUSSIANS else Path(self.data.rstrip("/")).stem)
         if self.bias_init != "zero":
             parts.append(f"bias-{self.bias_init}")
+        if self.nesterov is not None:
+            parts.append("nesterov" if self.nesterov else "heavy-ball")
         if self.rule().name != "prescription":
             parts.append(self.rule().name)
         if self.precision != "float32":
@@ -229,6 +245,15 @@ class Study(Description):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return parameterization(self.parameterization, self.lagrangian, self.optimizer, self.regime)
+
+    @property
+    def update_rule(self) -> UpdateRule:
+        """What the optimizer makes of a gradient."""
+        return OPTIMIZERS[self.optimizer]
+
+    def uses(self, axis: str) -> bool:
+        """Return whether any run has a value other than 0 on an axis."""
+        return any(self.grid[axis])
 
     def source(self) -> Source:
         """Return the source of the data."""
@@ -255,7 +280,7 @@ class Study(Description):
     @property
     def grid(self) -> dict[str, tuple[float, ...]]:
         """The values of every axis, one for each axis that is not swept."""
-        held = {axis: p.default for axis, p in AXES.items()}
+        held = {axis: p.default for axis, p in AXES.items()} | dict(self.update_rule.defaults)
         if isinstance(self.lagrangian, Softmax):
             held["beta"] = float(self.lagrangian.beta)
         axes = {"eta0": tuple(self.eta0)} | dict(self.axes)
@@ -283,6 +308,8 @@ class Study(Description):
         if self.parameterization in PARAMETERIZATIONS:
             return self.parameterization
         powers = {k: v for k, v in self.rule().to_json().items() if isinstance(v, dict)}
+        if self.update_rule.follows_gradient and not self.uses("decay"):
+            powers["decay_W"] = {}  # it has no effect, and was 1 before SGD had a decay
         # These were added later; while they are 1, runs keep their earlier keys.
         return {k: v for k, v in powers.items() if v or k not in ("epsilon_b", "epsilon_c")}
 
@@ -339,8 +366,8 @@ def unknown(what: str, name: str, known: Iterable[str]) -> str:
 def belonging_problem(described: Parameter, value: str) -> str:
     """Return the message about a parameter that belongs to another model or optimizer."""
     assert described.belongs is not None
-    field, wanted = described.belongs
-    return f"{described.document} belongs to the {field} {wanted!r}, got {value!r}"
+    field, *wanted = described.belongs
+    return f"{described.document} belongs to the {field} {listed(wanted)}, got {value!r}"
 
 
 def _in_key(described: Parameter, value: Any) -> bool:

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Collection, Mapping
 from typing import Any
 
-import torch
 from torch import nn
 from torch.optim import Optimizer
 
 from denseam.errors import InputError, listed, refuse
 from denseam.rules import Scales
+from denseam.rules.optimizers import OPTIMIZERS, Normalisation
 
 #: The roles of a parameter: memories, bias of the hidden neurons, bias of the features.
 ROLES = ("W", "b", "c")
+
+#: Optimizer of `torch.optim` → what the size of its update is set by.
+KNOWN: Mapping[str, Normalisation] = {
+    "SGD": Normalisation.GRADIENT,
+    **dict.fromkeys(
+        ("Adam", "AdamW", "NAdam", "RAdam", "Adamax", "Adagrad", "RMSprop", "Rprop", "SparseAdam"),
+        Normalisation.ENTRIES,
+    ),
+    "Muon": Normalisation.ORTHOGONAL,
+}
 
 
 def param_groups(
@@ -23,8 +34,16 @@ def param_groups(
     roles: Mapping[str, str] | None = None,
     epsilon: float | None = None,
     decay: float | None = None,
+    only: Collection[str] = ROLES,
 ) -> list[dict[str, Any]]:
     """Return the parameter groups for an optimizer: ``torch.optim.Adam(param_groups(model))``.
+
+    Muon trains matrices only, so it shares the model with Adam::
+
+        muon = torch.optim.Muon(param_groups(model, only="W"))
+        adam = torch.optim.Adam(param_groups(model, only="bc"))
+
+    The factor on the learning rate that `torch.optim.Muon` has of its own is divided out.
 
     The model is not changed: a second call returns the same groups. PyTorch's learning-rate schedulers
     multiply the rates of all groups by the same factor, so that their ratios stay as prescribed.
@@ -41,8 +60,12 @@ def param_groups(
     epsilon
         Adam's ε; for each parameter it is multiplied by its own factor, such as ``scales.epsilon_W``.
     decay
-        AdamW's weight decay of W, multiplied by ``scales.decay_W``; biases are not decayed.
+        Decoupled weight decay of W, multiplied by ``scales.decay_W``; biases are not decayed. By default
+        that of the optimizer, which scales made for 'adamw' or 'muon' set to their own: 1e-4 and none.
+    only
+        The roles whose groups are returned.
     """
+    refuse(f"only must be roles among {listed(ROLES)}, got {role!r}" for role in only if role not in ROLES)
     model = _unwrapped(model)
     scales = scales if scales is not None else getattr(model, "scales", None)
     if not isinstance(scales, Scales):
@@ -53,19 +76,37 @@ def param_groups(
     factors = {"W": scales.epsilon_W, "b": scales.epsilon_b, "c": scales.epsilon_c}
     if epsilon is None and any(factor != 1 for factor in factors.values()):
         epsilon = 1e-8  # PyTorch's default, which the factors apply to
+    rule = OPTIMIZERS[scales.optimizer]
+    if decay is None and rule.name in _DECAYING:
+        decay = rule.defaults["decay"]
     groups = []
     for role in ROLES:
         members: dict[int, Any] = {id(p): p for p in named.values() if role_of.get(id(p)) == role}
-        if not members:
+        if not members or role not in only:
             continue
-        group: dict[str, Any] = {"params": list(members.values()), "lr": rates[role], "name": role}
-        group |= {"prescribed": rates[role], "made_for": scales.optimizer}  # for `verify`
-        if epsilon is not None:
+        own = rule if role == "W" else rule.of_biases
+        params = list(members.values())
+        factor = _factor(params[0]) if own.normalisation is Normalisation.ORTHOGONAL else 1.0
+        rate = rates[role] / factor
+        group: dict[str, Any] = {"params": params, "lr": rate, "name": role}
+        group |= {"prescribed": rate, "made_for": own.name, "factor": factor}  # for `verify`
+        if epsilon is not None and "epsilon" in own.defaults and factor == 1:
             group["eps"] = epsilon * factors[role]
         if decay is not None:
-            group["weight_decay"] = decay * scales.decay_W if role == "W" else 0.0
+            group["weight_decay"] = factor * decay * scales.decay_W if role == "W" else 0.0
+        if own.normalisation is Normalisation.ORTHOGONAL:
+            group["adjust_lr_fn"] = "original"
         groups.append(group)
     return groups
+
+
+#: PyTorch decays with these by default.
+_DECAYING = ("adamw", "muon")
+
+
+def _factor(W: Any) -> float:
+    """Return the factor by which `torch.optim.Muon` multiplies the learning rate of its update."""
+    return math.sqrt(max(1.0, W.shape[0] / W.shape[1]))
 
 
 def _roles_by_id(named: Mapping[str, Any], roles: Mapping[str, str] | None) -> dict[int, str]:
@@ -97,31 +138,67 @@ def _unwrapped(model: nn.Module) -> nn.Module:
     return own
 
 
-def verify(optimizer: Optimizer) -> dict[str, float]:
-    """Return the learning rates of an optimizer after checking that they still follow the prescription.
+def verify(*optimizers: Optimizer, like: str | None = None) -> dict[str, float]:
+    """Return the learning rates of optimizers after checking that they still follow the prescription.
 
     An `InputError` is raised for an optimizer of another kind than the scales were made for (the steps of SGD
-    are proportional to the gradient, those of Adam and its relatives are normalised), and for rates whose
-    ratios a scheduler or a loaded state has changed.
+    are proportional to the gradient, those of Adam normalised entry by entry, those of Muon orthogonal), for
+    rates whose ratios a scheduler or a loaded state has changed, and for a decay that is added to the
+    gradient and then normalised.
+
+    Parameters
+    ----------
+    optimizers
+        All optimizers of a model: one, or with Muon two.
+    like
+        The name of an optimizer of this library whose rule the updates follow, for those that are not in
+        `torch.optim`.
     """
-    groups = [g for g in optimizer.param_groups if "prescribed" in g]
+    groups = [g for optimizer in optimizers for g in optimizer.param_groups if "prescribed" in g]
     if not groups:
         raise InputError("optimizer must be made from param_groups(model)")
-    kind = "sgd" if isinstance(optimizer, torch.optim.SGD) else "adam"
-    made_for = groups[0]["made_for"]
-    problems = []
-    if kind != made_for:
-        problems.append(
-            f"scales were made for {made_for!r}, but {type(optimizer).__name__} follows the rule of {kind!r}"
-        )
+    if like is not None and like not in OPTIMIZERS:
+        raise InputError(f"like must be {listed(OPTIMIZERS)}, got {like!r}")
+    problems = [p for optimizer in optimizers for p in _kind_problems(optimizer, like)]
     factors = {g["name"]: float(g["lr"]) / g["prescribed"] for g in groups if g["prescribed"] > 0}
     if factors and max(factors.values()) > (1 + 1e-6) * min(factors.values()):
         ratios = ", ".join(f"{name} {factor:.3g}" for name, factor in factors.items())
         problems.append(f"the learning rates have lost their ratios: relative to the prescription {ratios}")
     refuse(problems)
-    return learning_rates(optimizer)
+    return learning_rates(*optimizers)
 
 
-def learning_rates(optimizer: Optimizer) -> dict[str, float]:
-    """Return the current learning rate of each role."""
-    return {g["name"]: float(g["lr"]) for g in optimizer.param_groups if g.get("name") in ROLES}
+def _kind_problems(optimizer: Optimizer, like: str | None) -> list[str]:
+    """Return what the kind of an optimizer does not fit, a sentence each."""
+    title = type(optimizer).__name__
+    known = _normalisation(optimizer)
+    if known is None and like is not None:
+        known = OPTIMIZERS[like].normalisation
+    if known is None:
+        return [
+            f"optimizer must be {listed(KNOWN)}, got {title}; if it follows a rule, say which: like='adam'"
+        ]
+    made_for = {g["made_for"]: None for g in optimizer.param_groups if "made_for" in g}
+    problems = [
+        f"scales were made for {name!r}, but {title} follows another rule"
+        for name in made_for
+        if OPTIMIZERS[name].normalisation is not known
+    ]
+    coupled = any(
+        g.get("weight_decay") and not g.get("decoupled_weight_decay") for g in optimizer.param_groups
+    )
+    if coupled and known is Normalisation.ENTRIES and like is None:
+        problems.append(f"weight_decay: {title} normalises it away with the gradient; use AdamW")
+    return problems
+
+
+def _normalisation(optimizer: Optimizer) -> Normalisation | None:
+    """Return what sets the size of the updates of an optimizer of `torch.optim`, or one derived from it."""
+    bases = (base for base in type(optimizer).__mro__ if base.__module__.startswith("torch.optim"))
+    return next((KNOWN[base.__name__] for base in bases if base.__name__ in KNOWN), None)
+
+
+def learning_rates(*optimizers: Optimizer) -> dict[str, float]:
+    """Return the current learning rate of each role, with the factor that `torch.optim.Muon` puts on it."""
+    groups = (g for optimizer in optimizers for g in optimizer.param_groups)
+    return {g["name"]: float(g["lr"]) * g.get("factor", 1.0) for g in groups if g.get("name") in ROLES}

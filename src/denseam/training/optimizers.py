@@ -3,35 +3,43 @@
 An `Optimizer` is plain data: its learning rates, momentum, betas and ε are leaves of a pytree, so
 many of them can be one tensor program and a new value needs no compilation. It has the ``init`` and
 ``update`` of an ``optax.GradientTransformation``, built from Optax's own parts.
+
+What an optimizer is called, which hyperparameters it has and how its rates scale is in
+`denseam.rules.optimizers`; here is what it does.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import ArrayLike
+from jaxtyping import Array, ArrayLike, Float
 
-from denseam.errors import InputError, at_least_zero, below_one, refuse, typed, whole
+from denseam.errors import InputError, at_least_zero, below_one, listed, refuse, typed, whole
 from denseam.model.dense_am import Parameters
 from denseam.rules import Scales
-from denseam.rules.table import OptimizerName
+from denseam.rules.cost import NEWTON_SCHULZ_STEPS
+from denseam.rules.optimizers import OPTIMIZERS, Normalisation
 
 Schedule = Callable[[ArrayLike], ArrayLike]
 
 _LABELS: Any = Parameters("W", "b", "c")  # type: ignore[arg-type]  # names in the places of the arrays
 
+#: The coefficients of a step of Newton–Schulz.
+NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
+
 
 class Optimizer(eqx.Module):
     """An optimizer with its own learning rate for W, b and c.
 
-    Made by `sgd`, `adam`, `adamw` or `scaled`. All parameters follow one `schedule`, a factor that
-    multiplies the three learning rates alike, so that their ratios stay as prescribed.
+    Made by `sgd`, `adam`, `adamw`, `lion`, `sign`, `muon` or `scaled`. All parameters follow one
+    `schedule`, a factor that multiplies the three learning rates alike, so that their ratios stay as
+    prescribed.
     """
 
     kind: str = eqx.field(static=True)
@@ -43,6 +51,17 @@ class Optimizer(eqx.Module):
     decay: ArrayLike | None = None
     schedule: Schedule | None = eqx.field(static=True, default=None)
     inner: optax.GradientTransformation | None = eqx.field(static=True, default=None)
+    nesterov: bool = eqx.field(static=True, default=False)
+
+    @property
+    def normalisation(self) -> Normalisation | None:
+        """What the size of its update of W is set by; None if it is `scaled` and so not known."""
+        return OPTIMIZERS[self.kind].normalisation if self.kind in OPTIMIZERS else None
+
+    @property
+    def follows_gradient(self) -> bool:
+        """Whether its update of W is proportional to the gradient, or to its momentum."""
+        return self.normalisation is Normalisation.GRADIENT
 
     def transformation(self) -> optax.GradientTransformation:
         """Return it as an Optax transformation."""
@@ -61,17 +80,13 @@ class Optimizer(eqx.Module):
 
     def _direction(self, label: str) -> list[optax.GradientTransformation]:
         """Return the steps that turn the gradient of one parameter into an unscaled descent direction."""
-        if self.kind == "sgd":
-            trace = [] if self.momentum is None else [optax.trace(self.momentum)]
-            return [*trace, optax.scale(-1.0)]
-        if self.kind in ("adam", "adamw"):
-            assert self.epsilon is not None
-            steps = [optax.scale_by_adam(self.beta1, self.beta2, getattr(self.epsilon, label))]
-            if self.decay is not None and label == "W":
-                steps.append(optax.add_decayed_weights(self.decay))
-            return [*steps, optax.scale(-1.0)]
-        assert self.inner is not None
-        return [self.inner]
+        if self.inner is not None:
+            return [self.inner]
+        rule = OPTIMIZERS[self.kind]
+        steps = _UPDATES[self.kind if label == "W" else rule.of_biases.name](self, label)
+        if self.decay is not None and label == "W":
+            steps.append(optax.add_decayed_weights(self.decay))
+        return [*steps, optax.scale(-1.0)]
 
     def _chain(self, label: str) -> optax.GradientTransformation:
         rate = optax.scale(getattr(self.rates, label))
@@ -79,12 +94,116 @@ class Optimizer(eqx.Module):
         return optax.chain(*self._direction(label), rate, *schedule)
 
 
-def sgd(scales: Scales, *, momentum: float | None = None, schedule: Schedule | None = None) -> Optimizer:
-    """Return SGD, ``Δθ = −η_θ ∇_θ L``, with heavy-ball momentum if given."""
-    _made_for(scales, "sgd")
-    if momentum is not None:
-        refuse(below_one(momentum=momentum))
-    return Optimizer("sgd", _rates(scales), momentum=momentum, schedule=schedule)
+# --- what each makes of the gradient of one parameter ------------------------------------------------
+
+
+def _momentum(o: Optimizer, label: str) -> list[optax.GradientTransformation]:
+    """M ← μM + ∇; the update is M, or with Nesterov μM + ∇."""
+    return [] if o.momentum is None else [optax.trace(o.momentum, nesterov=o.nesterov)]
+
+
+def _adam(o: Optimizer, label: str) -> list[optax.GradientTransformation]:
+    """M̂/(√V̂ + ε)."""
+    assert o.epsilon is not None
+    return [optax.scale_by_adam(o.beta1, o.beta2, getattr(o.epsilon, label))]
+
+
+def _lion(o: Optimizer, label: str) -> list[optax.GradientTransformation]:
+    """sign(β1 M + (1 − β1) ∇), then M ← β2 M + (1 − β2) ∇."""
+    return [optax.scale_by_lion(o.beta1, o.beta2)]
+
+
+def _sign(o: Optimizer, label: str) -> list[optax.GradientTransformation]:
+    """sign(M)."""
+    return [*_momentum(o, label), optax.scale_by_sign()]
+
+
+def _muon(o: Optimizer, label: str) -> list[optax.GradientTransformation]:
+    """UVᵀ of the momentum M = UΣVᵀ, nearly."""
+    return [
+        *_momentum(o, label),
+        optax.stateless(lambda update, _: jax.tree.map(orthogonalised, update)),
+    ]
+
+
+#: Name → the steps from the gradient of a parameter to its update, before the decay and the learning rate.
+_UPDATES: Mapping[str, Callable[[Optimizer, str], list[optax.GradientTransformation]]] = {
+    "sgd": _momentum,
+    "adam": _adam,
+    "adamw": _adam,
+    "lion": _lion,
+    "sign": _sign,
+    "muon": _muon,
+}
+
+
+def orthogonalised(M: Float[Array, "K N"]) -> Float[Array, "K N"]:
+    """Return M with all singular values near 1, by five steps of Newton–Schulz.
+
+    ``X ← aX + b(XXᵀ)X + c(XXᵀ)²X`` with X = M/‖M‖ at first: each singular value x goes to
+    ``ax + bx³ + cx⁵``. The coefficients are those of Muon's authors and of Optax. They lift small values
+    quickly and then leave them between 0.7 and 1.2 (`docs/optimizers.md` says how small they may be).
+    """
+    a, b, c = NEWTON_SCHULZ
+    tall = M.shape[0] > M.shape[1]
+    X = (M.T if tall else M) / (jnp.linalg.norm(M) + 1e-30)
+    for _ in range(NEWTON_SCHULZ_STEPS):
+        A = X @ X.T
+        X = a * X + (b * A + c * (A @ A)) @ X
+    orthogonal: Array = X.T if tall else X
+    return orthogonal
+
+
+# --- by name ---------------------------------------------------------------------------------------
+
+
+def make(kind: str, scales: Scales, *, schedule: Schedule | None = None, **values: Any) -> Optimizer:
+    """Return an optimizer by its name.
+
+    Parameters
+    ----------
+    kind
+        A name of `denseam.rules.optimizers.OPTIMIZERS`.
+    scales
+        The learning rates, made for this optimizer or one whose updates are normalised alike.
+    schedule
+        A factor on all learning rates, as a function of the step.
+    values
+        Its hyperparameters, and `nesterov`; by default those of its row.
+    """
+    if kind not in OPTIMIZERS:
+        raise InputError(f"optimizer must be {listed(OPTIMIZERS)}, got {kind!r}")
+    _made_for(scales, kind)
+    rule = OPTIMIZERS[kind]
+    nesterov = values.pop("nesterov", rule.nesterov)
+    given: dict[str, Any] = {**rule.defaults, **values}
+    numbers = {name: value for name, value in given.items() if value is not None}
+    shares = {name: numbers[name] for name in ("momentum", "beta1", "beta2") if name in numbers}
+    sizes = {name: numbers[name] for name in ("epsilon", "decay") if name in numbers}
+    refuse([*below_one(**shares), *at_least_zero(**sizes)])
+    if "epsilon" in given:
+        factors = (scales.epsilon_W, scales.epsilon_b, scales.epsilon_c)
+        given["epsilon"] = Parameters(*(given["epsilon"] * factor for factor in factors))
+    if given.get("decay") is not None:
+        given["decay"] = given["decay"] * scales.decay_W
+    return Optimizer(kind, _rates(scales), **given, nesterov=bool(nesterov), schedule=schedule)
+
+
+def sgd(
+    scales: Scales,
+    *,
+    momentum: float | None = None,
+    nesterov: bool = False,
+    decay: float | None = None,
+    schedule: Schedule | None = None,
+) -> Optimizer:
+    """Return SGD, ``Δθ = −η_θ ∇_θ L``.
+
+    With momentum, ``M ← μM + ∇`` takes the place of the gradient, or with `nesterov` ``μM + ∇``. With decay,
+    ``−η_W λ_W W`` is added to ΔW.
+    """
+    values = {"momentum": momentum, "nesterov": nesterov, "decay": decay}
+    return make("sgd", scales, **values, schedule=schedule)
 
 
 def adam(
@@ -96,11 +215,7 @@ def adam(
     schedule: Schedule | None = None,
 ) -> Optimizer:
     """Return Adam, ``Δθ = −η_θ M̂/(√V̂ + ε_θ)`` (eq. adam-update)."""
-    _made_for(scales, "adam")
-    refuse([*below_one(beta1=beta1, beta2=beta2), *at_least_zero(epsilon=epsilon)])
-    factors = (scales.epsilon_W, scales.epsilon_b, scales.epsilon_c)
-    epsilons = Parameters(*(epsilon * factor for factor in factors))  # type: ignore[arg-type]
-    return Optimizer("adam", _rates(scales), beta1=beta1, beta2=beta2, epsilon=epsilons, schedule=schedule)
+    return make("adam", scales, beta1=beta1, beta2=beta2, epsilon=epsilon, schedule=schedule)
 
 
 def adamw(
@@ -113,9 +228,53 @@ def adamw(
     schedule: Schedule | None = None,
 ) -> Optimizer:
     """Return AdamW, ``ΔW = −η_W (M̂/(√V̂ + ε_W) + λ_W W)``; the biases are not decayed."""
-    refuse(at_least_zero(decay=decay))
-    plain = adam(scales, beta1=beta1, beta2=beta2, epsilon=epsilon, schedule=schedule)
-    return dataclasses.replace(plain, kind="adamw", decay=decay * scales.decay_W)
+    values = {"decay": decay, "beta1": beta1, "beta2": beta2, "epsilon": epsilon}
+    return make("adamw", scales, **values, schedule=schedule)
+
+
+def lion(
+    scales: Scales,
+    *,
+    beta1: float = 0.9,
+    beta2: float = 0.99,
+    decay: float | None = None,
+    schedule: Schedule | None = None,
+) -> Optimizer:
+    """Return Lion, ``Δθ = −η_θ sign(β1 M + (1 − β1)∇)``, then ``M ← β2 M + (1 − β2)∇``."""
+    return make("lion", scales, beta1=beta1, beta2=beta2, decay=decay, schedule=schedule)
+
+
+def sign(
+    scales: Scales,
+    *,
+    momentum: float | None = 0.9,
+    nesterov: bool = False,
+    decay: float | None = None,
+    schedule: Schedule | None = None,
+) -> Optimizer:
+    """Return the descent by signs, ``Δθ = −η_θ sign(M)`` with ``M ← μM + ∇``."""
+    values = {"momentum": momentum, "nesterov": nesterov, "decay": decay}
+    return make("sign", scales, **values, schedule=schedule)
+
+
+def muon(
+    scales: Scales,
+    *,
+    momentum: float | None = 0.95,
+    nesterov: bool = True,
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    epsilon: float = 1e-8,
+    decay: float | None = None,
+    schedule: Schedule | None = None,
+) -> Optimizer:
+    """Return Muon, ``ΔW = −η_W UVᵀ`` of the momentum ``UΣVᵀ`` (`orthogonalised`); the biases are by Adam.
+
+    It has no factor of its own: that is in ``η_W = η0 max(K, N)^1/2``.
+    """
+    values = {"momentum": momentum, "nesterov": nesterov, "decay": decay}
+    moments = {"beta1": beta1, "beta2": beta2, "epsilon": epsilon}
+    return make("muon", scales, **values, **moments, schedule=schedule)
 
 
 def scaled(
@@ -123,16 +282,16 @@ def scaled(
 ) -> Optimizer:
     """Return any Optax optimizer with the learning rates of `scales`.
 
-    `inner` is an ordinary optimizer made with learning rate 1, such as ``optax.lion(1.0)``; its
+    `inner` is an ordinary optimizer made with learning rate 1, such as ``optax.rmsprop(1.0)``; its
     updates are multiplied by η_W, η_b, η_c. Use SGD's scales if its step is proportional to the
-    gradient, and Adam's if it normalises each entry.
+    gradient, Adam's if it normalises each entry, and Muon's if it makes the update of W orthogonal.
     """
-    refuse(typed(optax.GradientTransformation, "an Optax optimizer, such as optax.lion(1.0)", inner=inner))
+    refuse(typed(optax.GradientTransformation, "an Optax optimizer, such as optax.rmsprop(1.0)", inner=inner))
     zero = jnp.zeros(2)
     step = inner.update(jnp.ones(2), inner.init(zero), zero)[0]
     if not bool(jnp.all(step < 0)):
         raise InputError(
-            "inner must go downhill: pass an optimizer with learning rate 1 (optax.lion(1.0)), "
+            "inner must go downhill: pass an optimizer with learning rate 1 (optax.rmsprop(1.0)), "
             "not a bare scale_by_… part"
         )
     return Optimizer("scaled", _rates(scales), schedule=schedule, inner=inner)
@@ -144,7 +303,7 @@ def effective_learning_rates(optimizer: Optimizer, step: int = 0) -> dict[str, f
     The optimizer is run on a constant gradient beside a copy of itself with rates 1 and no schedule;
     the ratio of their updates is the effect of the learning rates, the schedule and the wrapping.
     """
-    refuse(typed(Optimizer, "an Optimizer, from sgd, adam, adamw or scaled", optimizer=optimizer))
+    refuse(typed(Optimizer, "an Optimizer, such as sgd(scales)", optimizer=optimizer))
     refuse(whole(0, step=step))
     probe = Parameters(jnp.ones((1, 1)), jnp.ones(1), jnp.ones(1))
     bare = dataclasses.replace(optimizer, rates=Parameters(1.0, 1.0, 1.0), schedule=None)  # type: ignore[arg-type]
@@ -166,10 +325,10 @@ def _rates(scales: Scales) -> Parameters:
     return Parameters(scales.eta_W, scales.eta_b, scales.eta_c)  # type: ignore[arg-type]
 
 
-def _made_for(scales: Scales, optimizer: OptimizerName) -> None:
+def _made_for(scales: Scales, kind: str) -> None:
     refuse(typed(Scales, "Scales, from a rule at a shape", scales=scales))
-    if scales.optimizer != optimizer:
+    if OPTIMIZERS[scales.optimizer].normalisation is not OPTIMIZERS[kind].normalisation:
         raise InputError(
-            f"scales were made for {scales.optimizer!r}, not for {optimizer!r}: "
-            "their learning rates follow another rule"
+            f"scales were made for {scales.optimizer!r}, not for {kind!r}: their learning rates follow "
+            "another rule"
         )

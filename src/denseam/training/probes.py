@@ -15,6 +15,7 @@ from jax.experimental.sparse.linalg import lobpcg_standard
 from jaxtyping import Array, Float
 
 from denseam.model.dense_am import DenseAM, Parameters
+from denseam.rules.optimizers import Normalisation
 from denseam.training.gradient import Columns, Passes, column_functions, forward_and_back, gradient_of_passes
 from denseam.training.optimizers import Optimizer
 from denseam.training.quantities import QUANTITIES
@@ -127,8 +128,8 @@ def update_terms(step: Step) -> dict[str, Array]:
     """Return the terms of ΔW, ΔZ and ΔF themselves, as arrays."""
     m, G, dW = step.model, step.batch.G, step.change.W
     terms = {"grad_W": step.gradient.W, "dW": dW}
-    plain_sgd = step.optimizer.kind == "sgd" and step.optimizer.momentum is None
-    if plain_sgd:
+    o = step.optimizer
+    if o.follows_gradient and o.momentum is None and o.decay is None:
         dW1, dW2 = step.split()
         dZ1, dZ2 = (m.s1 * step.centre(part @ G) for part in (dW1, dW2))
         F11, F12 = (m.s2 * (part.T @ step.passes.S) for part in (dW1, dW2))
@@ -139,7 +140,7 @@ def update_terms(step: Step) -> dict[str, Array]:
     else:
         dZ_W = m.s1 * step.centre(dW @ G)
         outer, inner = m.s2 * (dW.T @ step.passes.S), step.output(step.through(dZ_W))
-        if step.optimizer.kind != "sgd":
+        if not o.follows_gradient:
             terms |= _means(step, outer, inner)
     ones = jnp.ones_like(G[:1])
     dZ_b = step.centre((m.s_b * step.change.b)[:, None]) * ones
@@ -255,7 +256,7 @@ def coherence(step: Step) -> dict[str, Array]:
         "coherence_inner": _over_random(m.W.T, dS),
         "coherence_hidden": _over_random(dW, G),
     }
-    if step.optimizer.kind == "adam":
+    if step.optimizer.normalisation is Normalisation.ENTRIES:
         direction = step.change.W / step.optimizer.rates.W
         values["sign_distance"] = rms(direction + jnp.sign(step.gradient.W))
     return values

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from denseam.errors import listed, refuse, whole
+from denseam.rules.optimizers import OPTIMIZERS, Normalisation
 
 
 class Quantity(NamedTuple):
@@ -23,7 +24,7 @@ class Quantity(NamedTuple):
     symbol, meaning
         How it is written in formulas, and what it is in one line.
     needs
-        '', or the only case it applies to: 'sgd', 'adam' or 'softmax'.
+        '', or the only case it applies to, a key of `NEEDS`.
     """
 
     group: str
@@ -32,6 +33,8 @@ class Quantity(NamedTuple):
     needs: str = ""
 
 
+_NORMALISED, _ENTRIES = "normalised updates", "normalised entries"
+
 QUANTITIES: Mapping[str, Quantity] = {
     "Z": Quantity("sizes", "Z", "pre-activations"),
     "F": Quantity("sizes", "F", "outputs"),
@@ -39,29 +42,35 @@ QUANTITIES: Mapping[str, Quantity] = {
     "mse": Quantity("sizes", "MSE", "mean square of R"),
     "grad_W": Quantity("updates", "∇W", "gradient of the loss"),
     "dW": Quantity("updates", "ΔW", "change of W as the optimizer makes it; U for Adam"),
-    "dW1": Quantity("updates", "Δ⁽¹⁾W", "its part from the outer place of W (eq. dW1-dW2)", "sgd"),
-    "dW2": Quantity("updates", "Δ⁽²⁾W", "its part from the inner place of W", "sgd"),
+    "dW1": Quantity("updates", "Δ⁽¹⁾W", "its part from the outer place of W (eq. dW1-dW2)", "plain SGD"),
+    "dW2": Quantity("updates", "Δ⁽²⁾W", "its part from the inner place of W", "plain SGD"),
     "dZ_W": Quantity("updates", "Δ_W Z", "s1 C ΔW G"),
-    "dZ1": Quantity("updates", "Δ_W⁽¹⁾Z", "s1 C Δ⁽¹⁾W G (eq. dZ-expanded)", "sgd"),
-    "dZ2": Quantity("updates", "Δ_W⁽²⁾Z", "s1 C Δ⁽²⁾W G", "sgd"),
+    "dZ1": Quantity("updates", "Δ_W⁽¹⁾Z", "s1 C Δ⁽¹⁾W G (eq. dZ-expanded)", "plain SGD"),
+    "dZ2": Quantity("updates", "Δ_W⁽²⁾Z", "s1 C Δ⁽²⁾W G", "plain SGD"),
     "dZ_b": Quantity("updates", "Δ_b Z", "C Δb 1ᵀ"),
     "dZ_exact": Quantity("updates", "ΔZ", "change of Z over the step (linear in W and b: no remainder)"),
     "dF_outer": Quantity("updates", "Δ⁽¹⁾F", "s2 ΔWᵀ Cσ (eq. dF-adam-update)"),
     "dF_inner": Quantity("updates", "Δ⁽²⁾F", "s2 WᵀCJ Δ_W Z"),
-    "dF11": Quantity("updates", "Δ_W⁽¹,¹⁾F", "s2 Δ⁽¹⁾Wᵀ Cσ (eq. dF-11)", "sgd"),
-    "dF12": Quantity("updates", "Δ_W⁽¹,²⁾F", "s2 Δ⁽²⁾Wᵀ Cσ", "sgd"),
-    "dF21": Quantity("updates", "Δ_W⁽²,¹⁾F", "s2 WᵀCJ Δ_W⁽¹⁾Z", "sgd"),
-    "dF22": Quantity("updates", "Δ_W⁽²,²⁾F", "s2 WᵀCJ Δ_W⁽²⁾Z", "sgd"),
+    "dF11": Quantity("updates", "Δ_W⁽¹,¹⁾F", "s2 Δ⁽¹⁾Wᵀ Cσ (eq. dF-11)", "plain SGD"),
+    "dF12": Quantity("updates", "Δ_W⁽¹,²⁾F", "s2 Δ⁽²⁾Wᵀ Cσ", "plain SGD"),
+    "dF21": Quantity("updates", "Δ_W⁽²,¹⁾F", "s2 WᵀCJ Δ_W⁽¹⁾Z", "plain SGD"),
+    "dF22": Quantity("updates", "Δ_W⁽²,²⁾F", "s2 WᵀCJ Δ_W⁽²⁾Z", "plain SGD"),
     "dF_b": Quantity("updates", "Δ_b F", "s2 WᵀCJ Δ_b Z"),
     "dF_c": Quantity("updates", "Δ_c F", "Δc 1ᵀ"),
     "dF_exact": Quantity("updates", "ΔF", "change of F over the step"),
     "dF_remainder": Quantity("updates", "ΔF − …", "what the first-order terms leave of ΔF"),
-    "U_mean": Quantity("updates", "Ū", "means over memories of Adam's update (eq. adam-row-mean)", "adam"),
-    "U_centred": Quantity("updates", "CU", "Adam's update without its means", "adam"),
-    "dF_outer_bulk": Quantity("updates", "s2(CU)ᵀS", "bulk of Δ⁽¹⁾F (eq. adam-dF1-decomp)", "adam"),
-    "dF_outer_spike": Quantity("updates", "s2K Ūσ̄ᵀ", "spike of Δ⁽¹⁾F; zero if centred", "adam"),
-    "dF_inner_bulk": Quantity("updates", "Δ⁽²⁾F of CU", "bulk of Δ⁽²⁾F", "adam"),
-    "dF_inner_spike": Quantity("updates", "Δ⁽²⁾F of Ū", "spike of Δ⁽²⁾F; zero if centred", "adam"),
+    "U_mean": Quantity(
+        "updates", "Ū", "means over memories of the update (eq. adam-row-mean)", "normalised updates"
+    ),
+    "U_centred": Quantity("updates", "CU", "the update without its means", _NORMALISED),
+    "dF_outer_bulk": Quantity(
+        "updates", "s2(CU)ᵀS", "bulk of Δ⁽¹⁾F (eq. adam-dF1-decomp)", "normalised updates"
+    ),
+    "dF_outer_spike": Quantity("updates", "s2K Ūσ̄ᵀ", "spike of Δ⁽¹⁾F; zero if centred", _NORMALISED),
+    "dF_inner_bulk": Quantity("updates", "Δ⁽²⁾F of CU", "bulk of Δ⁽²⁾F", _NORMALISED),
+    "dF_inner_spike": Quantity(
+        "updates", "Δ⁽²⁾F of Ū", "spike of Δ⁽²⁾F; zero if centred", "normalised updates"
+    ),
     "lambda_max": Quantity("spectra", "λ_max", "largest eigenvalue of S̃ᵀS̃/K, S̃ = CS (K S̃ᵀS̃ for softmax)"),
     "lambda_2": Quantity("spectra", "λ₂", "second eigenvalue of the same"),
     "alignment": Quantity("spectra", "(v₁·1)²/B", "squared overlap of the first eigenvector with 1"),
@@ -77,25 +86,31 @@ QUANTITIES: Mapping[str, Quantity] = {
     "coherence_outer": Quantity("coherence", "ΔWᵀCσ", "its size over that of a sum with random signs"),
     "coherence_inner": Quantity("coherence", "WᵀJΔz", "its size over that of a sum with random signs"),
     "coherence_hidden": Quantity("coherence", "ΔW·g", "its size over that of a sum with random signs"),
-    "sign_distance": Quantity("coherence", "U/η_W + sign ∇", "how far Adam's step is from −sign(∇W)", "adam"),
+    "sign_distance": Quantity(
+        "coherence", "U/η_W + sign ∇", "how far the step is from −sign(∇W)", "normalised entries"
+    ),
 }
 
 GROUPS: tuple[str, ...] = tuple(dict.fromkeys(q.group for q in QUANTITIES.values()))
 
 #: The case a quantity applies to → its words in a message.
-_NEEDS = {
-    "sgd": "the optimizer 'sgd' without momentum",
-    "adam": "the optimizer 'adam'",
+NEEDS = {
+    "plain SGD": "the optimizer 'sgd' without momentum and decay",
+    "normalised updates": "an optimizer that normalises its updates, such as 'adam'",
+    "normalised entries": "an optimizer that normalises entry by entry, such as 'adam'",
     "softmax": "the activation 'softmax'",
 }
 
 
-def applicable(family: str, optimizer: str, momentum: bool = False) -> tuple[str, ...]:
-    """Return the names that apply to an activation's family and an optimizer."""
-    return tuple(name for name in QUANTITIES if _applies(name, family, optimizer, momentum))
+def applicable(family: str, optimizer: str, *, plain: bool = True) -> tuple[str, ...]:
+    """Return the names that apply to an activation's family and an optimizer.
+
+    `plain` says that there is neither momentum nor decay.
+    """
+    return tuple(name for name in QUANTITIES if _applies(name, family, optimizer, plain))
 
 
-def resolve(requested: Iterable[str], family: str, optimizer: str, momentum: bool = False) -> tuple[str, ...]:
+def resolve(requested: Iterable[str], family: str, optimizer: str, *, plain: bool = True) -> tuple[str, ...]:
     """Return the quantities meant by names and groups ('all' is a group too), in the order of the table.
 
     A group gives its members that apply; a quantity requested by name must apply.
@@ -106,21 +121,28 @@ def resolve(requested: Iterable[str], family: str, optimizer: str, momentum: boo
             problems.append(
                 f"probes must be 'all', {listed(GROUPS)} or quantities such as 'dZ1', got {word!r}"
             )
-        elif word in QUANTITIES and not _applies(word, family, optimizer, momentum):
-            problems.append(
-                f"probe {word} ({QUANTITIES[word].symbol}) needs {_NEEDS[QUANTITIES[word].needs]}"
-            )
+        elif word in QUANTITIES and not _applies(word, family, optimizer, plain):
+            problems.append(f"probe {word} ({QUANTITIES[word].symbol}) needs {NEEDS[QUANTITIES[word].needs]}")
     refuse(problems)
     return tuple(
         name
-        for name in applicable(family, optimizer, momentum)
+        for name in applicable(family, optimizer, plain=plain)
         if name in words or QUANTITIES[name].group in words or "all" in words
     )
 
 
-def _applies(name: str, family: str, optimizer: str, momentum: bool) -> bool:
-    needs = QUANTITIES[name].needs
-    return not needs or needs == family or (needs == optimizer and not (momentum and needs == "sgd"))
+def _applies(name: str, family: str, optimizer: str, plain: bool) -> bool:
+    normalisation = OPTIMIZERS[optimizer].normalisation
+    match QUANTITIES[name].needs:
+        case "plain SGD":
+            return normalisation is Normalisation.GRADIENT and plain
+        case "normalised updates":
+            return normalisation is not Normalisation.GRADIENT
+        case "normalised entries":
+            return normalisation is Normalisation.ENTRIES
+        case "softmax":
+            return family == "softmax"
+    return True
 
 
 def log_spaced(steps: int, most: int | None = None) -> tuple[int, ...]:

@@ -124,7 +124,7 @@ def train(
     data
         Samples × features, of order 1; a `DataWarning` is given if their scale is another.
     optimizer
-        From `sgd`, `adam`, `adamw` or `scaled`.
+        From `sgd`, `adam`, `adamw`, `lion`, `sign`, `muon` or `scaled`.
     epochs
         Passes over the data, each with a fresh permutation and fresh noise.
     noise
@@ -204,9 +204,7 @@ def _checked(
         raise InputError(f"data must be samples × features of one length, got {shown(data)}") from None
     problems = _data_problems(array, model.N)
     if not isinstance(optimizer, Optimizer):
-        problems.append(
-            f"optimizer must come from sgd, adam, adamw or scaled, got {type(optimizer).__name__}"
-        )
+        problems.append(f"optimizer must be one such as sgd(scales), got {type(optimizer).__name__}")
     problems += [*whole(epochs=epochs), *at_least_zero(noise=noise)]
     B = batch if batch is not None else (model.scales.shape.B if model.scales else None)
     if B is None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from denseam.analysis.causes import Cause
 from denseam.analysis.transfer import Verdict
+from denseam.rules.table import is_prescribed
 from denseam.studies.description import AXES
 from denseam.studies.study import Study
 from denseam.workflow.command_lines import sweep_target_line, tune_line
@@ -22,7 +23,7 @@ TARGET_SWEEP = "target-sweep"
 class Remedy(enum.Enum):
     """What to change; the value is a sentence to be filled in from the `Advice`."""
 
-    TAKE_ADAM = "softmax with SGD has no prescription: take --optimizer adam"
+    TAKE_ADAM = "softmax with {names} has no prescription: take --optimizer adam"
     TAKE_PRESCRIPTION = "the parameterization '{names}' is not the prescription: leave it out"
     CENTRE = "centre the activations: leave out --uncentered"
     ZERO_BIASES = "start the biases at zero: leave out --bias-init"
@@ -107,8 +108,8 @@ def obstacle(study: Study) -> Advice | None:
     """Return what is known to spoil transfer in a study; None if it is as the theory prescribes."""
     rule = study.rule()
     if not rule.prescribed:
-        if rule.family == "softmax" and rule.optimizer == "sgd":
-            return Advice(Remedy.TAKE_ADAM)
+        if not is_prescribed(rule.family, rule.optimizer):
+            return Advice(Remedy.TAKE_ADAM, names=(study.update_rule.title,))
         return Advice(Remedy.TAKE_PRESCRIPTION, names=(rule.name,))
     if study.centred is False and study.lagrangian.name != "identity":
         return Advice(Remedy.CENTRE)

@@ -74,7 +74,7 @@ class Goal:
 
     def operations(self, scale: int) -> float:
         """Return the operations of one run at a scale."""
-        return cost.operations(self.study.regime.shape(scale), self.study.epochs)
+        return cost.operations(self.study.regime.shape(scale), self.study.epochs, self.study.optimizer)
 
 
 def goal(data: str, *, scales: Sequence[int] | None = None, **target: Any) -> Goal:

@@ -43,6 +43,7 @@ RANGES: Mapping[str, Range] = {
     "beta1": Range(0.02, 1.0, "distance from 1"),
     "beta2": Range(1e-4, 0.5, "distance from 1"),
     "epsilon": Range(1e-12, 1e-4),
+    "decay": Range(1e-5, 1.0),
 }
 
 

@@ -19,7 +19,7 @@ from denseam.data.concerns import Concern
 from denseam.errors import InputError, listed, refuse, typed
 from denseam.rules import Shape
 from denseam.rules.cost import operations, step_operations, steps, training_bytes
-from denseam.rules.table import OPTIMIZERS
+from denseam.rules.optimizers import OPTIMIZERS
 from denseam.training.devices import cores, platform_of
 from denseam.workflow import roofline
 from denseam.workflow.data_use import DataUse, data_use
@@ -154,9 +154,9 @@ def plan(goal: Goal, *, seeds: int = 3, budget: float = BUDGET, machine: Machine
             scale=scale,
             shape=shape,
             runs=runs,
-            operations=runs * operations(shape, study.epochs),
+            operations=runs * operations(shape, study.epochs, study.optimizer),
             bytes_per_run=training_bytes(shape, study.optimizer, 8 if study.precision == "float64" else 4),
-            seconds=seconds(shape, study.epochs, runs, machine, together),
+            seconds=seconds(shape, study.epochs, runs, machine, together, study.optimizer),
         )
 
     runs = expected_runs(goal, seeds, budget)
@@ -170,11 +170,13 @@ def plan(goal: Goal, *, seeds: int = 3, budget: float = BUDGET, machine: Machine
     )
 
 
-def seconds(shape: Shape, epochs: int, runs: int, machine: Machine, many: bool) -> float:
+def seconds(
+    shape: Shape, epochs: int, runs: int, machine: Machine, many: bool, optimizer: str = "sgd"
+) -> float:
     """Return the estimated time of runs: `many` at the same time, or one on all cores."""
     N, K, B = shape.N, shape.K, shape.B
     assert B is not None
-    products = step_operations(shape)
+    products = step_operations(shape, optimizer)
     if machine.platform != "cpu":
         work = runs * products / (GPU_STEP_SHARE * machine.product_rate)
         return steps(shape, epochs) * (work + GPU_PER_STEP)

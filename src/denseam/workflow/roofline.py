@@ -7,7 +7,7 @@ The number of passes is counted from the equations:
 
 =====================  ==============================================================================
 rows of W              read for W G, WᵀS and W R; gradient written and read; W written: 6
-… with Adam            both moments read and written: 4 more
+… for every moment     read and written: 2 more, so 4 with Adam
 activations (K × B)    Z, σ, S, W R, A, each written once and read once or twice by what follows: 12
 =====================  ==============================================================================
 
@@ -26,14 +26,15 @@ from typing import Any
 from denseam.errors import InputError, refuse, whole
 from denseam.rules import Shape
 from denseam.rules.cost import step_operations
+from denseam.rules.optimizers import OPTIMIZERS, Normalisation
 
 #: The share of the rate of a large square product that the products of a step reach; passes over weights and
 #: activations are counted separately. Fitted to `denseam bench` (docs/benchmarks.md, docs/meshes.md).
 PRODUCT_SHARE: Mapping[str, float] = {"cpu": 0.9, "gpu": 0.75}
-WEIGHT_PASSES = {"sgd": 6, "adam": 10}
+WEIGHT_PASSES, PASSES_PER_MOMENT = 6, 2
 ACTIVATION_PASSES = 12
-#: Arrays of the size of W on a device: W, its gradient, and for Adam two moments.
-WEIGHT_COPIES = {"sgd": 2, "adam": 4}
+#: Arrays of the size of W on a device: W and its gradient; the moments come on top.
+WEIGHT_COPIES = 2
 #: Arrays of K × B at the same time: five to eight were seen on an H200; a plan assumes the most.
 ACTIVATION_COPIES = 8
 #: Sums over memories in a step: one of the outputs, and four small ones of a centred model (see
@@ -146,11 +147,15 @@ def estimate(
     N, K, B = shape.N, shape.K, shape.B
     assert B is not None
     weights, hidden = K * N / memories, K * B / (memories * batch)
-    keeps = WEIGHT_COPIES[optimizer] * weights + ACTIVATION_COPIES * hidden + 4 * N * B / batch
-    moved = WEIGHT_PASSES[optimizer] * weights + ACTIVATION_PASSES * hidden
+    rule = OPTIMIZERS[optimizer]
+    moments = rule.moments
+    # What is computed entry by entry is never stored; the factors of products are.
+    stored = rule.workspace if rule.normalisation is Normalisation.ORTHOGONAL else 0
+    keeps = (WEIGHT_COPIES + moments + stored) * weights + ACTIVATION_COPIES * hidden + 4 * N * B / batch
+    moved = (WEIGHT_PASSES + PASSES_PER_MOMENT * moments) * weights + ACTIVATION_PASSES * hidden
     outputs = 4.0 * N * B / batch if memories > 1 else 0.0
     gradient = 4.0 * (weights + K / memories + N) if batch > 1 else 0.0
-    work = models * step_operations(shape)
+    work = models * step_operations(shape, optimizer)
     # Devices in a row of the mesh are neighbours (`mesh.make_mesh`): the gradient, which is large, is summed
     # between neighbours, the outputs across rows.
     along_memories = _travel(outputs, memories, SUMS_OVER_MEMORIES, where, memories * batch)

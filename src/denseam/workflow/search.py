@@ -73,7 +73,7 @@ def around(x: float, reach: int) -> tuple[int, ...]:
 
 def beside(goal: Goal) -> int:
     """Return the number of values that are tried beside the best one of a grid."""
-    return BESIDE if goal.study.optimizer == "sgd" else 0
+    return BESIDE if goal.study.update_rule.follows_gradient else 0
 
 
 def target_sweep(goal: Goal) -> float:
@@ -429,7 +429,7 @@ class Search:
     def _edge(self, scale: int) -> float:
         """Return how far the edge of stability of SGD moves from a size to the target."""
         study = self.goal.study
-        if study.optimizer != "sgd" or study.regime.name != "proportional":
+        if not study.update_rule.follows_gradient or study.regime.name != "proportional":
             return 0.0
         data, noise = study.source(), study.noise**2
         here, there = (data.largest_eigenvalue(s) + noise for s in (scale, self.goal.target))

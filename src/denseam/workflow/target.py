@@ -291,7 +291,7 @@ class _Training:
     def _segment_steps(self) -> int:
         """Return the number of steps that are read and taken at once, within an epoch."""
         rate = 1e11 if self.platform == "cpu" else 5e13
-        seconds = step_operations(self.spec.shape) / rate + 2e-5
+        seconds = step_operations(self.spec.shape, self.study.optimizer) / rate + 2e-5
         size = self.B * self.spec.shape.N * jnp.dtype(self.dtype).itemsize
         return int(max(1, min(self.per_epoch, SEGMENT_SECONDS / seconds, SEGMENT_BYTES / size)))
 
@@ -470,7 +470,7 @@ class _Training:
             left_side=self.left_side,
             expected=self.expected,
             seconds=seconds,
-            operations=operations(self.spec.shape, self.study.epochs),
+            operations=operations(self.spec.shape, self.study.epochs, self.study.optimizer),
             noise=float(self.noise),
             float64=self.dtype == jnp.float64,
             files=tuple(files),

@@ -263,14 +263,14 @@ def _other_axes(tuned: Sequence[str], trials: int) -> tuple[str, ...]:
 
 def _unfit(wanted: Goal, by: By, probe: bool) -> Iterator[str]:
     """Give what a goal cannot be tuned by."""
-    use, optimizer = data_use(wanted), wanted.study.optimizer
+    use, rule = data_use(wanted), wanted.study.update_rule
     if by == "heldout" and use.used == use.available and not use.heldout:
         yield "by 'heldout' needs held-out samples: heldout must be above 0"
     if probe and by == "heldout":
         yield "probe is for by 'training': a short training says nothing about the held-out optimum"
-    if probe and optimizer != "sgd":
+    if probe and not rule.follows_gradient:
         yield (
-            f"probe is for the optimizer 'sgd', got {optimizer!r}: a short training says nothing about its "
+            f"probe is for the optimizer 'sgd', got {rule.name!r}: a short training says nothing about its "
             "optimum"
         )
 

@@ -44,7 +44,7 @@ def test_prescribe_prints_a_table_for_people():
     ("arguments", "parts"),
     [
         (
-            "prescribe --activation gelu --optimizer lion --regime wide --features 0 --memories -2 --eta0 -1",
+            "prescribe --activation gelu --optimizer adagrad --regime wide --features 0 --memories -2 --eta0 -1",
             ["activation", "optimizer", "regime", "features", "memories", "eta0"],
         ),
         ("prescribe --activation relu --power 0.5 --optimizer sgd --features 2 --memories 2", ["power"]),
@@ -56,6 +56,15 @@ def test_prescribe_prints_a_table_for_people():
             ["base-memories"],
         ),
         ("prescribe --nonsense", ["--nonsense"]),
+        (
+            "sweep --activation relu --optimizer adagrad --scales 8 --eta0 1 --out x",
+            ["optimizer must be 'sgd', 'adam', 'adamw', 'lion', 'sign' or 'muon', got 'adagrad'"],
+        ),
+        (
+            "sweep --activation relu --optimizer sgd --beta2 0.9 --scales 8 --eta0 1 --out x",
+            ["beta2 belongs to the optimizer 'adam', 'adamw', 'lion' or 'muon', got 'sgd'"],
+        ),
+        ("check --activation relu --optimizer lion --nesterov", ["nesterov belongs to the optimizer"]),
         ("dance", ["dance"]),
     ],
 )

@@ -160,10 +160,13 @@ def test_every_parameter_is_described():
 
 def test_what_existed_first_is_always_in_the_key():
     """A field that is in no key, or only where it is set, was added with that decision."""
-    assert {name for name, p in AXES.items() if p.key is not InKey.ALWAYS} == set()
+    assert {name for name, p in AXES.items() if p.key is not InKey.ALWAYS} == {"decay"}
     always = {name for name, p in parameters(Description).items() if p.key is InKey.ALWAYS}
     assert always == {"optimizer", "epochs", "centred", "bias_init", "precision"}
-    assert {name for name, p in parameters(Description).items() if p.key is InKey.IF_SET} == {"probes"}
+    assert {name for name, p in parameters(Description).items() if p.key is InKey.IF_SET} == {
+        "probes",
+        "nesterov",
+    }
 
 
 STUDIES = [
@@ -178,6 +181,13 @@ STUDIES = [
         "probes": ["dW"],
         "probe_steps": [0, 1],
     },
+    {
+        "optimizer": "muon",
+        "nesterov": False,
+        "decay": [0.1, 0.3],
+        "parameterization": "eta_W=max(K, N)^1/2*N^-1/2",
+    },
+    {"optimizer": "sgd", "momentum": 0.9, "nesterov": True},
     {"regime": "memories-only", "features": 8, "samples": 16, "batch": 4, "parameterization": "s2=K^-1/2"},
     {"kappa": 1.5, "rho": 3, "beta": 0.25, "precision": "float64", "data": "anisotropic"},
     {"activation": "identity", "centred": True, "noise": [0.25, 0.5], "epsilon": 1e-6},

@@ -10,6 +10,7 @@ import pytest
 
 import denseam as dam
 from denseam.errors import InputError
+from denseam.rules.optimizers import OPTIMIZERS
 from denseam.studies import engine
 from denseam.studies.engine import chunks, train_runs
 from denseam.studies.runner import run_studies
@@ -47,10 +48,10 @@ def alone(study, spec):
     )
     data = study.source().samples(spec.shape, spec.seed, np.float32)
     v = spec.values
-    if study.optimizer == "sgd":
-        optimizer = dam.sgd(scales, momentum=v["momentum"])
-    else:
-        optimizer = dam.adam(scales, beta1=v["beta1"], beta2=v["beta2"], epsilon=v["epsilon"])
+    options = {axis: v[axis] for axis in OPTIMIZERS[study.optimizer].defaults}
+    if study.nesterov is not None:
+        options["nesterov"] = study.nesterov
+    optimizer = getattr(dam, study.optimizer)(scales, **options)
     return dam.train(model, data, optimizer=optimizer, epochs=study.epochs, noise=v["noise"], seed=spec.seed)
 
 
@@ -70,6 +71,11 @@ CASES = {
         axes={"momentum": (0.0, 0.5), "noise": (0.2, 0.5), "eta_b_ratio": (0.0, 2.0), "s2_0": (0.5, 1.0)},
         eta0=(0.01,),
     ),
+    "nesterov": replace(ONE, axes={"momentum": (0.5, 0.9), "decay": (0.3,)}, nesterov=True),
+    "adamw": replace(ONE, optimizer="adamw", axes={"decay": (0.3, 1.0)}),
+    "lion": replace(ONE, optimizer="lion", axes={"beta2": (0.9, 0.99)}),
+    "sign": replace(ONE, optimizer="sign", axes={"momentum": (0.5, 0.9)}),
+    "muon": replace(ONE, optimizer="muon", axes={"decay": (0.3, 1.0), "beta1": (0.5, 0.9)}),
     "memories-only": replace(ONE, regime=dam.MemoriesOnly(10, 30, 7), scales=(20,)),
     "anisotropic": replace(ONE, data="anisotropic"),
     "standard": replace(ONE, optimizer="adam", parameterization="standard"),
@@ -305,6 +311,7 @@ def test_probes_of_a_run_that_diverges_end_where_it_does():
 
 SEVERAL = """
 import jax, numpy as np
+from denseam.rules.optimizers import OPTIMIZERS
 from denseam.studies import engine
 from denseam.studies.engine import layouts
 from denseam.studies.study import Study

@@ -92,7 +92,7 @@ def test_a_file_holds_common_keys_and_tables(tmp_path):
     ("make", "words"),
     [
         (
-            lambda: Study("gelu", "lion", (32, 16), (), epochs=0, seeds=0, precision="f8", bias_init="one"),
+            lambda: Study("gelu", "adagrad", (32, 16), (), epochs=0, seeds=0, precision="f8", bias_init="one"),
             ["activation", "optimizer", "scales must be in increasing order", "eta0 must not be empty", "epochs", "seeds",
              "precision", "bias_init"],
         ),
@@ -103,6 +103,15 @@ def test_a_file_holds_common_keys_and_tables(tmp_path):
         (lambda: replace(BASE, regime=dam.Proportional(2, 0.5, 0.1)), ["scale 16: its batch"]),
         (lambda: replace(BASE, axes={"s3_0": (1.0,)}), ["unknown axis 's3_0' (did you mean"]),
         (lambda: replace(BASE, axes={"beta1": (0.5,)}), ["beta1 belongs to the optimizer 'adam'"]),
+        (lambda: replace(BASE, axes={"beta2": (0.5,)}), ["beta2 belongs to the optimizer 'adam', 'adamw', 'lion' or"]),
+        (lambda: replace(BASE, optimizer="adam", axes={"decay": (0.1,)}), ["decay belongs to the optimizer 'sgd',"]),
+        (lambda: replace(BASE, optimizer="lion", axes={"epsilon": (0.1,)}), ["epsilon belongs to the optimizer"]),
+        (
+            lambda: replace(BASE, optimizer="adam", nesterov=True, probes=("dW1",)),
+            ["nesterov belongs to the optimizer 'sgd', 'sign' or 'muon', got 'adam'", "probe dW1"],
+        ),
+        (lambda: replace(BASE, nesterov=True), ["nesterov needs a momentum above 0"]),
+        (lambda: replace(BASE, nesterov=1), ["nesterov must be true or false"]),
         (lambda: replace(BASE, axes={"beta": (2.0,)}), ["softmax_beta belongs to the activation 'softmax'"]),
         (lambda: replace(BASE, axes={"momentum": (1.0,)}), ["momentum must be at least 0 and below 1"]),
         (lambda: replace(BASE, data="nowhere.npy"), ["data must be 'isotropic'"]),
@@ -137,6 +146,27 @@ def test_bad_input_is_named_all_at_once_in_one_line(make, words):
     assert "\n" not in str(caught.value)
     for word in words:
         assert word in str(caught.value)
+
+
+def test_what_an_optimizer_does_by_default_is_not_in_the_key():
+    keys = [run.key for run in BASE.runs()]
+    assert [run.key for run in replace(BASE, nesterov=False).runs()] == keys
+    assert [run.key for run in replace(BASE, axes={"decay": (0.0,)}).runs()] == keys
+    heavy = replace(BASE, axes={"momentum": (0.9,)})
+    for changed in (replace(heavy, nesterov=True, name=""), replace(BASE, axes={"decay": (0.1,)}, name="")):
+        assert not {run.key for run in changed.runs()} & {run.key for run in (*BASE.runs(), *heavy.runs())}
+    muon = replace(BASE, optimizer="muon", name="")
+    assert replace(muon, nesterov=True).runs() == muon.runs()
+    assert muon.grid["momentum"] == (0.95,)
+    assert replace(muon, optimizer="lion").grid["beta2"] == (0.99,)
+    assert replace(muon, nesterov=False, name="").name.endswith("-heavy-ball")
+
+
+def test_a_factor_on_a_decay_that_no_run_has_is_not_in_the_key():
+    by_hand = replace(BASE, parameterization="s2=K^-1", name="")
+    assert by_hand.settings()["parameterization"]["decay_W"] == {}
+    decaying = replace(by_hand, axes={"decay": (0.1,)})
+    assert decaying.settings()["parameterization"]["decay_W"] == {"K": "-1"}
 
 
 def test_more_samples_than_there_are_are_refused(tmp_path):

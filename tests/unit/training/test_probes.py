@@ -182,7 +182,7 @@ def test_names_groups_and_what_does_not_apply():
     with pytest.raises(dam.InputError, match=r"probe K_eff .* needs the activation 'softmax'"):
         resolve(["K_eff"], "elementwise", "sgd")
     with pytest.raises(dam.InputError, match=r"probe dF11 .* without momentum"):
-        resolve(["dF11"], "elementwise", "sgd", momentum=True)
+        resolve(["dF11"], "elementwise", "sgd", plain=False)
     with pytest.raises(dam.InputError, match="probes must be 'all'"):
         resolve(["lambda"], "elementwise", "sgd")
     assert set(GROUPS) == {"sizes", "updates", "spectra", "participation", "coherence"}

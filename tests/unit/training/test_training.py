@@ -8,20 +8,24 @@ import pytest
 
 import denseam as dam
 from denseam.errors import InputError
+from denseam.rules import cost
+from denseam.rules.optimizers import OPTIMIZERS as NAMES
 from denseam.rules.regimes import REGIMES
 from denseam.rules.table import FAMILIES
 from denseam.training.batches import draw_batches, noisy_batch
 from denseam.training.gradient import gradient, loss
+from denseam.training.optimizers import orthogonalised
 from tests import reference
 from tests.models import ACTIVATIONS, plain
 from tests.sampled import product
+from tests.table import UNPRESCRIBED
 
 SHAPE = dam.Shape(N=6, K=9, P=25, B=5)
 
 
 def scales_for(name, optimizer, regime="proportional", **constants):
     activation = ACTIVATIONS[name][0]
-    if (activation.family, optimizer) == ("softmax", "sgd"):
+    if (activation.family, optimizer) in UNPRESCRIBED:
         with pytest.warns(dam.UnprescribedWarning):
             rule = dam.prescription(activation, optimizer, regime)
     else:
@@ -50,13 +54,32 @@ OPTIMIZERS = {
         {"beta1": 0.5, "beta2": 0.9, "epsilon": 1e-3},
     ),
     "adamw": (dam.adamw, {"decay": 0.1}, reference.Adam, {"decay": 0.1}),
-}
+    "sgd-nesterov": (
+        dam.sgd, {"momentum": 0.6, "nesterov": True, "decay": 0.9},
+        reference.Sgd, {"momentum": 0.6, "nesterov": True, "decay": 0.1},
+    ),
+    "lion": (dam.lion, {"decay": 0.1}, reference.Lion, {"decay": 0.1}),
+    "lion-other-betas": (
+        dam.lion, {"beta1": 0.5, "beta2": 0.8}, reference.Lion, {"beta1": 0.5, "beta2": 0.8}
+    ),
+    "sign": (dam.sign, {}, reference.Sign, {"momentum": 0.9}),
+    "sign-nesterov": (
+        dam.sign, {"momentum": 0.6, "nesterov": True}, reference.Sign, {"momentum": 0.6, "nesterov": True}
+    ),
+    "sign-alone": (dam.sign, {"momentum": None, "decay": 0.1}, reference.Sign, {"decay": 0.1}),
+    "muon": (dam.muon, {}, reference.Muon, {}),
+    "muon-heavy-ball": (
+        dam.muon, {"momentum": 0.6, "nesterov": False, "beta1": 0.5, "beta2": 0.9, "decay": 0.3},
+        reference.Muon, {"momentum": 0.6, "nesterov": False, "beta1": 0.5, "beta2": 0.9, "decay": 0.1},
+    ),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "optimizer", "centred"), product(ACTIVATIONS, OPTIMIZERS, (True, False)))
 def test_fifty_steps_equal_the_reference(name, optimizer, centred):
     make, options, make_ref, ref_options = OPTIMIZERS[optimizer]
-    scales = scales_for(name, "sgd" if optimizer.startswith("sgd") else "adam", eta_b0=0.03, eta_c0=0.01)
+    # λ_W has K = 9 and max(K, N)^1/2 = 3 in its denominator under SGD and Muon.
+    scales = scales_for(name, optimizer.partition("-")[0], eta_b0=0.03, eta_c0=0.01)
     model = dam.DenseAM.create(
         scales, ACTIVATIONS[name][0], seed=1, centred=centred, bias_init="normal", dtype=jnp.float64
     )
@@ -71,13 +94,12 @@ def test_fifty_steps_equal_the_reference(name, optimizer, centred):
         assert np.allclose(found, expected, rtol=1e-8, atol=1e-9)
 
 
-@pytest.mark.parametrize(("name", "optimizer", "regime"), product(ACTIVATIONS, ("sgd", "adam"), REGIMES))
+@pytest.mark.parametrize(("name", "optimizer", "regime"), product(ACTIVATIONS, NAMES, REGIMES))
 def test_every_activation_optimizer_and_regime_trains(name, optimizer, regime):
     scales = scales_for(name, optimizer, regime, eta0=1e-3)
     model = dam.DenseAM.create(scales, ACTIVATIONS[name][0])
     data = dam.data.isotropic(SHAPE.N, SHAPE.P, seed=2)
-    make = {"sgd": dam.sgd, "adam": dam.adam}[optimizer]
-    run = dam.train(model, data, optimizer=make(scales), epochs=3)
+    run = dam.train(model, data, optimizer=getattr(dam, optimizer)(scales), epochs=3)
     assert run.status == "finished"
     assert run.diverged_at is None
     assert run.final_mse < run.initial_mse
@@ -184,17 +206,66 @@ def test_the_standard_parameterization_trains_as_its_canonical_form_says():
             assert np.allclose(a, b, rtol=1e-9, atol=1e-11)
 
 
+# --- Newton–Schulz -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(9, 6), (6, 9), (6, 6)])
+def test_an_update_of_muon_is_nearly_orthogonal_whatever_the_size_of_the_momentum(shape):
+    M = np.random.default_rng(0).standard_normal(shape)
+    for size in (1e-12, 1.0, 1e12):
+        found = np.asarray(orthogonalised(jnp.asarray(size * M)))
+        assert np.allclose(found, reference.newton_schulz(M), atol=1e-9)
+        values = np.linalg.svd(found, compute_uv=False)
+        assert 0.68 < values.min() < values.max() < 1.21
+    assert np.array_equal(orthogonalised(jnp.zeros(shape)), np.zeros(shape))
+
+
+def test_the_cost_of_an_update_of_muon_is_that_of_its_products():
+    shape = dam.Shape(N=48, K=96, P=100, B=10)
+    M = jnp.zeros((shape.K, shape.N))
+    counted = jax.jit(orthogonalised).lower(M).compile().cost_analysis()["flops"]
+    extra = cost.step_operations(shape, "muon") - cost.step_operations(shape, "adam")
+    assert extra == pytest.approx(counted, rel=0.1)
+    assert extra == 20 * 48**2 * 96 + 10 * 48**3
+
+
+@pytest.mark.parametrize(("small", "lifted"), [(1.4e-3, False), (1.6e-3, True)])
+def test_five_steps_lift_singular_values_from_0_0015_on(small, lifted):
+    values = np.array([small, np.sqrt(1 - small**2)])
+    found = np.diag(orthogonalised(jnp.asarray(np.diag(values))))
+    assert (found[0] > 0.68) == lifted
+
+
+def test_the_smallest_singular_values_of_the_momentum_fall_as_the_root_of_the_size():
+    """So that five steps suffice up to N = (0.14/0.0015)², about 9000 (docs/optimizers.md)."""
+    smallest = []
+    for N in (32, 96):
+        shape = dam.Proportional().shape(N)
+        scales = dam.prescription("relu", "muon").at(shape, eta0=0.016)
+        model = dam.DenseAM.create(scales, dam.relu(), dtype=jnp.float64)
+        data = dam.data.isotropic(N, shape.P, seed=1, dtype=jnp.float64)
+        run = dam.train(model, data, optimizer=dam.muon(scales), epochs=1)
+        (M,) = (v for v in jax.tree.leaves(run.optimizer_state) if v.shape == model.W.shape)
+        values = np.linalg.svd(M, compute_uv=False)
+        smallest.append(values.min() / np.linalg.norm(values) * np.sqrt(N))
+    assert smallest == pytest.approx([0.14, 0.14], rel=0.15)
+
+
 # --- learning rates ------------------------------------------------------------------------------
 
 
 def test_effective_learning_rates_are_those_prescribed():
     sgd = dam.prescription("relu", "sgd").at(SHAPE, eta0=0.02, eta_b0=0.3, eta_c0=0.4)
     adam = dam.prescription("relu", "adam").at(SHAPE, eta0=0.02, eta_b0=0.3, eta_c0=0.4)
+    muon = dam.prescription("relu", "muon").at(SHAPE, eta0=0.02, eta_b0=0.3, eta_c0=0.4)
     for optimizer, W in (
         (dam.sgd(sgd), 0.18),
         (dam.sgd(sgd, momentum=0.9), 0.18),
         (dam.adam(adam), 0.02),
         (dam.adamw(adam, decay=0.0), 0.02),
+        (dam.lion(adam), 0.02),
+        (dam.sign(adam), 0.02),
+        (dam.muon(muon), 0.06),
         (dam.scaled(optax.lion(1.0, weight_decay=0.0), adam), 0.02),
         (dam.scaled(optax.sgd(1.0), sgd), 0.18),
     ):

@@ -113,7 +113,7 @@ def test_images_shrink_by_blocks_to_about_a_half_a_quarter_and_so_on(image, ladd
         ({"scales": (16, 32)}, "scales must be at least 3"),
         ({"features": 16}, "too small to be tuned at smaller sizes"),
         ({"preparation": Preparation(shrink="none")}, "too small to be tuned at smaller sizes"),
-        ({"optimizer": "lion"}, "optimizer must be"),
+        ({"optimizer": "adagrad"}, "optimizer must be"),
         ({"kappa": 0.0}, "kappa must be above 0"),
         ({"beta": 0.0}, "beta must be above 0"),
         ({"rho": 0.0}, "rho must be above 0"),

@@ -350,10 +350,16 @@ def bad(tmp_path_factory):
         ("tune {bad}/good.npy --scales 16,32,128 --out {out}", "target 64 is smaller than the base"),
         ("tune {bad}/good.npy", "out is needed"),
         ("tune {bad}/good.npy --out {out} --executor ray", "executor must be 'local', 'dask' or 'slurm'"),
-        ("tune {bad}/good.npy --optimizer lion --address tcp://a:1", "out is needed: a folder for the runs"),
-        ("tune {bad}/good.npy --optimizer lion --address tcp://a:1", "optimizer must be 'sgd' or 'adam'"),
         (
-            "tune {bad}/good.npy --optimizer lion --address tcp://a:1",
+            "tune {bad}/good.npy --optimizer adagrad --address tcp://a:1",
+            "out is needed: a folder for the runs",
+        ),
+        (
+            "tune {bad}/good.npy --optimizer adagrad --address tcp://a:1",
+            "optimizer must be 'sgd', 'adam', 'adamw'",
+        ),
+        (
+            "tune {bad}/good.npy --optimizer adagrad --address tcp://a:1",
             "address belongs to the executor 'dask'",
         ),
         ("check --activation relu --optimizer sgd --executor dask", "out is needed with the executor 'dask'"),

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from denseam.rules.optimizers import OPTIMIZERS
+
 #: How far a slope may be from its exponent.
 TOLERANCE = 0.15
 #: The largest of many rows grows with their number even if all are alike.
@@ -47,15 +49,16 @@ def expectations(
 
     `split` says whether the two parts of the update of W are measured, as for SGD without momentum.
     """
-    sgd, memories_only = optimizer == "sgd", regime == "memories-only"
+    rule, memories_only = OPTIMIZERS[optimizer], regime == "memories-only"
+    sgd, biases_by_gradient = rule.follows_gradient, rule.of_biases.follows_gradient
     table = dict.fromkeys(("dW", "dW1", "dW2", "dZ_W", "dF_outer", "dF_inner"), Expectation(0.0))
     table |= dict.fromkeys(("Z", "F"), Expectation(0.0, "stability"))
     table |= dict.fromkeys(("dZ_exact", "dF_exact"), Expectation(0.0, "maximality"))
     parts = ("dZ1", "dZ2", "dF11", "dF12", "dF21", "dF22") if split else ("dZ_W", "dF_outer", "dF_inner")
     table |= dict.fromkeys(parts, Expectation(0.0, "balance"))
-    hidden_bias = (-1.0 if memories_only else -0.5) if sgd else 0.0
+    hidden_bias = (-1.0 if memories_only else -0.5) if biases_by_gradient else 0.0
     table |= {"dZ_b": Expectation(hidden_bias), "dF_b": Expectation(hidden_bias)}
-    table["dF_c"] = Expectation(-0.5 if sgd and not memories_only else 0.0)
+    table["dF_c"] = Expectation(-0.5 if biases_by_gradient and not memories_only else 0.0)
     table["grad_W"] = Expectation(-1.0)
     # Adam does not see the Gram matrix itself, and later its bias makes the largest eigenvalue grow.
     table["lambda_max" if centred else "lambda_max_raw"] = Expectation(0.0, "balance" if sgd else "")

@@ -186,7 +186,7 @@ def _corrected(power: Power, exponent: float, regime: str) -> Power:
     """Return the power with this exponent, rounded if it is near, in the size that grows."""
     near = SIMPLE * round(exponent / float(SIMPLE))
     simple = near if abs(float(near) - exponent) <= NEAR else exponent
-    return dataclasses.replace(power, K=simple) if regime == "memories-only" else Power(N=simple)
+    return dataclasses.replace(power, K=simple, larger=0) if regime == "memories-only" else Power(N=simple)
 
 
 def _transfer(study: Study, out: str | os.PathLike[str] | None, **training: Any) -> Verdict:

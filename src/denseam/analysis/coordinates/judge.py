@@ -11,6 +11,7 @@ from denseam.analysis import sentences
 from denseam.analysis.causes import CheckCause
 from denseam.analysis.coordinates.expected import TOLERANCE
 from denseam.analysis.coordinates.slopes import Measurements, Slope
+from denseam.rules.table import is_prescribed
 
 CheckStatus = Literal["PASS", "FAIL", "INCONCLUSIVE"]
 DESIDERATA = ("stability", "maximality", "balance", "participation")
@@ -132,7 +133,7 @@ def _cause(slopes: Sequence[Slope], setting: Conditions) -> tuple[CheckCause, Sl
             return cause, start[state]
     if spike := _spike(start, names, setting.centred):
         return (CheckCause.BIAS_OFFSET if setting.centred else CheckCause.SPIKE), spike
-    if setting.family == "softmax" and setting.optimizer == "sgd":
+    if setting.optimizer and not is_prescribed(setting.family, setting.optimizer):
         return CheckCause.SOFTMAX_SGD, failing[0]
     if hidden := _moved_hidden(start, names):
         return CheckCause.LEARNING_RATE, hidden

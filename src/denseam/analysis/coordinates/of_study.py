@@ -12,6 +12,7 @@ from denseam.analysis.coordinates.slopes import from_records, slopes, too_few
 from denseam.errors import InputError, refuse, whole
 from denseam.rules import MemoriesOnly, Regime, cost
 from denseam.rules.fields import parameters
+from denseam.rules.optimizers import OPTIMIZERS
 from denseam.rules.regimes import REGIMES, regime_from, regime_letter
 from denseam.rules.table import FAMILIES
 from denseam.studies.description import DOCUMENT
@@ -27,13 +28,13 @@ DEFAULT_MEMORIES_ONLY = MemoriesOnly(16, 64, 16)
 DEFAULT_SCALES = {"proportional": (64, 128, 256, 512), "memories-only": (128, 256, 512, 1024)}
 #: Softmax needs larger ones: at Adam's first step its Δ⁽²⁾F still grows as N^0.16 from 64 to 512 features.
 SOFTMAX_SCALES = (128, 256, 512)
-#: Near the best learning rates, where an error shows within a few steps.
-DEFAULT_ETA0 = {"sgd": 0.1, "adam": 0.03}
 
 
 def checked_study(activation: Any, optimizer: str, *, steps: int = 16, **options: Any) -> Study:
     """Return the study that a check trains: one learning rate, all probes, at steps 0, 1, 2, 4 … `steps`."""
-    values: dict[str, Any] = {"seeds": 4, "eta0": DEFAULT_ETA0.get(optimizer, 0.1), "probes": ("all",)}
+    values: dict[str, Any] = {"seeds": 4, "probes": ("all",)}
+    if optimizer in OPTIMIZERS:  # near the best learning rates, where an error shows within a few steps
+        values["eta0"] = OPTIMIZERS[optimizer].eta0
     values |= {"activation": activation, "optimizer": optimizer}
     values |= flat(options)
     refuse([*whole(steps=steps), *problems_of(values)])
@@ -78,8 +79,9 @@ def check(
     executor
         Trains instead of this process, as in `sweep`; needs `out`.
     options
-        `regime` (a name or an object), `scales`, `eta0` (0.1, for Adam 0.03), `seeds` (4), `steps` (16),
-        and all other fields of a `Study`: `centred`, `bias_init`, `parameterization`, `data`, …
+        `regime` (a name or an object), `scales`, `eta0` (that of the optimizer's row in
+        `denseam.rules.optimizers`), `seeds` (4), `steps` (16), and all other fields of a `Study`: `centred`,
+        `bias_init`, `parameterization`, `data`, …
     """
     study = checked_study(activation, optimizer, **options)
     return check_study(study, out=out, progress=progress, executor=executor)

@@ -64,7 +64,8 @@ def segment_steps(program: Program, chunk: Chunk) -> int:
     """Return the steps of a segment: a divisor of the run that takes about SEGMENT_SECONDS."""
     platform, groups = program.platform, len(chunk)
     at_once = 1 if platform == "cpu" else groups * len(chunk[0])
-    seconds = at_once * step_operations(program.shape) / RATES[platform] + CALLING[platform]
+    operations = at_once * step_operations(program.shape, program.study.optimizer)
+    seconds = operations / RATES[platform] + CALLING[platform]
     batch_bytes = groups * program.B * program.shape.N * jnp.dtype(program.dtype).itemsize
     room = CACHE_BYTES if platform == "cpu" else 0.05 * memory(platform)
     most = max(1.0, min(SEGMENT_SECONDS / seconds, room / batch_bytes))
