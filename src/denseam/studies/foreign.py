@@ -291,7 +291,7 @@ def _own(table: Table) -> Records:
 def _cells(cells: Sequence[Any], name: str, kind: str) -> Sequence[Any]:
     """Return the cells of a column of records in their type."""
     if kind == "s":
-        return _names(cells, name)
+        return [None if cell in (None, "") else str(cell) for cell in cells]
     if kind == "l":
         curves = [None if cell is None or isinstance(cell, str) else cell for cell in cells]
         return [curve and [math.inf if v is None else float(v) for v in curve] for curve in curves]
