@@ -32,8 +32,6 @@ class UpdateRule:
 
     Attributes
     ----------
-    name, title
-        Its name in studies and on the command line, and as people write it.
     normalisation
         What the size of its update of W is set by.
     defaults
@@ -50,7 +48,9 @@ class UpdateRule:
         The optimizer whose calibration a forecast takes; '' if there is none.
     """
 
+    #: Its name in studies and on the command line.
     name: OptimizerName
+    #: Its name as people write it.
     title: str
     normalisation: Normalisation
     defaults: Mapping[str, float]
