@@ -34,6 +34,7 @@ from denseam.analysis.forecast import (
 )
 from denseam.analysis.profiles import Profile
 from denseam.studies.records import By
+from denseam.workflow.search import BESIDE, FULL, PROBE, PROBE_COST, SCOUTED, SHORT, SWEEP_RUNS
 
 RECORDS = Path(__file__).with_name("records.parquet")
 FAMILIES = Path(__file__).with_name("families.json")
@@ -42,10 +43,6 @@ PACKAGE = Path(denseam.__file__).parent / "analysis" / TABLE
 SIZES = 4
 #: Seeds that a complete sweep of a size has.
 SEEDS = 3
-#: Values that a short sweep of a size has, around the optimum of the size below.
-SHORT = 5
-#: Values of a probe.
-PROBE = 7
 TOLERANCE = 0.02
 
 
@@ -162,12 +159,12 @@ class Plan:
     def cost(self, setting: Setting) -> float:
         """Return its operations as a share of a sweep of the target: nine values, three seeds."""
         power = 3 if setting.regime == "proportional" else 1
-        beside = 2 if setting.optimizer == "sgd" else 0
-        small = sum((9 + beside) / 9 * 2.0 ** (-power * g) for g in range(self.gap + 1, 4))
-        runs = ((SHORT if self.short else 9) + beside) * self.seeds / 27
-        scout = 11 / 27 * 2.0 ** (-power * 3)
-        probe = (PROBE + beside) / 27 / 5 if self.probe else 0.0
-        return small + scout + runs * 2.0 ** (-power * self.gap) + probe
+        beside = BESIDE if setting.optimizer == "sgd" else 0
+        runs = dict.fromkeys(range(self.gap + 1, SIZES), (FULL + beside) * SEEDS)
+        runs[self.gap] = ((SHORT if self.short else FULL) + beside) * self.seeds
+        runs[SIZES - 1] += SCOUTED
+        below = sum(number * 2.0 ** (-power * g) for g, number in runs.items()) / SWEEP_RUNS
+        return below + (PROBE_COST if self.probe else 0.0)
 
 
 PLANS = (

@@ -203,7 +203,11 @@ def _forecast_text(tuned: Any) -> str:
     if tuned.drift_corrected:
         drift = made.x - tuned.profiles[largest].optimum
         lines.append(f"this corrects for a drift of {drift:+.2f} decades from {letter} = {largest}")
-    if not made.entry.families:
+    if not any(made.entry.limits):
+        calibrated = made.entry.families > 0
+        reason = "the data sets of the calibration differ too much" if calibrated else "it has no calibration"
+        lines.append(f"no bound is given for this setting: {reason}")
+    elif not made.entry.families:
         lines.append(
             "no calibration exists for this setting: a bound needs half the risk that it needs elsewhere"
         )

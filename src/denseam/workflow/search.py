@@ -55,6 +55,8 @@ MARGIN, WORTH = 0.9, 0.95
 #: sweep at the target, by which budgets are measured.
 FULL, SHORT, PROBE, BESIDE = 2 * REACH + 1, 2 * SHORT_REACH + 1, 2 * PROBE_REACH + 1, 2
 SWEEP_RUNS = FULL * FEWEST
+#: Values that the scout tries.
+SCOUTED = len(range(SCOUT[0], SCOUT[1] + 1, 2 * STRIDE))
 #: The cost of a probe in that unit.
 PROBE_COST = (PROBE + BESIDE) * PROBE_SHARE / SWEEP_RUNS
 RUNS = "runs"
@@ -83,7 +85,7 @@ def target_sweep(goal: Goal) -> float:
 
 def first_runs(goal: Goal, seeds: int) -> int:
     """Return the runs at the first size: a fine grid with all seeds, and the scout."""
-    return (FULL + beside(goal)) * seeds + len(range(SCOUT[0], SCOUT[1] + 1, 2 * STRIDE))
+    return (FULL + beside(goal)) * seeds + SCOUTED
 
 
 def first_size(goal: Goal, seeds: int, budget: float) -> int:
