@@ -15,6 +15,9 @@ from denseam.paper.settings import Setting
 from denseam.paper.thresholds import AGREE, CLOSER, COLLAPSED, LOCALISED, ORDER, STAYS, TOGETHER
 from denseam.training.quantities import QUANTITIES
 
+#: What is said of a power where a curve has no finite value.
+UNFITTED = "some size cannot be fitted"
+
 
 @dataclasses.dataclass(frozen=True)
 class Collapse(OfOne):
@@ -40,7 +43,8 @@ class Collapse(OfOne):
             for q in self.quantities
         }
         if any(math.isnan(d) for d in apart.values()):
-            return Measured(None, "a curve ends at once")
+            rate = results.rate(self.setting, self.eta0)
+            return Measured(None, f"fewer than two sizes have a curve at η₀ = {rate:.2g}")
         worst = max(apart, key=lambda q: apart[q])
         whose = "" if self.quantities == ("loss",) else f" ({symbol(worst)})"
         many = "at most " if len(apart) > 1 else ""
@@ -67,7 +71,7 @@ class CollapsesBetter(OfTwo):
         pair = (self.better, self.worse)
         a, b = (distance(results, s, self.quantity, eta0=self.eta0) for s in pair)
         good, bad = (diverging(results, s, self.eta0) for s in pair)
-        text = f"{self.better.label}: {100 * a:.1f} % apart; {self.worse.label}: {100 * b:.1f} %"
+        text = f"{self.better.label}: {_apart(a)}; {self.worse.label}: {_apart(b)}"
         for setting, lost in ((self.better, good), (self.worse, bad)):
             if lost:
                 where = ", ".join(map(str, lost))
@@ -90,8 +94,10 @@ class Grows(OfOne):
     def measure(self, results: Results) -> Measured:
         """Fit the power."""
         power = exponent(results, self.setting, self.quantity)
+        if math.isnan(power):
+            return Measured(None, UNFITTED)
         text = f"{symbol(self.quantity)} ∝ {self.setting.letter}^{power:.2f}"
-        return Measured(None if math.isnan(power) else self.low <= power <= self.high, text)
+        return Measured(self.low <= power <= self.high, text)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,7 +115,7 @@ class Begins(OfOne):
         worst = max(powers, key=lambda q: max(self.low - powers[q], powers[q] - self.high))
         text = f"{symbol(worst)} ∝ {self.setting.letter}^{powers[worst]:.2f} at the first step"
         if any(math.isnan(power) for power in powers.values()):
-            return Measured(None, "some size cannot be fitted")
+            return Measured(None, UNFITTED)
         return Measured(self.low <= powers[worst] <= self.high, text)
 
 
@@ -280,6 +286,11 @@ def exponent(results: Results, setting: Setting, quantity: str, first: bool = Fa
     if not whole.any():
         return math.nan
     return float(np.mean(slope(np.log(scales), logs[:, whole])))
+
+
+def _apart(d: float) -> str:
+    """Return a distance in words."""
+    return "fewer than two sizes have a curve" if math.isnan(d) else f"{100 * d:.1f} % apart"
 
 
 def diverging(results: Results, setting: Setting, eta0: float | None = None) -> list[int]:

@@ -149,7 +149,10 @@ class EdgeFallsAlong(Evidence):
             f"{s.label}: {_edge_in_words(v)}" for s, v in zip(self.along, verdicts, strict=True)
         )
         first, last = _edge_at_largest(verdicts[0]), _edge_at_largest(verdicts[-1])
-        return Measured((last < first) if self.falls else last >= first, f"edge of stability: {words}")
+        text = f"edge of stability: {words}"
+        if first == 0.0:  # below the grid: where, and whether the last is lower, is not known
+            return Measured(None, text)
+        return Measured((last < first) if self.falls else last >= first, text)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -297,6 +300,7 @@ def _unlearned(results: Results, setting: Setting, v: Verdict) -> int | None:
 
 
 def _edge_at_largest(v: Verdict) -> float:
+    """Return the edge at the largest scale; 0 if every run diverges, ∞ if none does."""
     edge, loss = v.edge[max(v.edge)], v.best_loss[max(v.edge)]
     if edge is not None:
         return edge
@@ -305,4 +309,6 @@ def _edge_at_largest(v: Verdict) -> float:
 
 def _edge_in_words(v: Verdict) -> str:
     edge = _edge_at_largest(v)
+    if edge == 0.0:
+        return "below the grid"
     return "beyond the grid" if math.isinf(edge) else f"{edge:.2g}"

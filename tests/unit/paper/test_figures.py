@@ -228,6 +228,10 @@ def test_regrets_and_edges_are_compared():
     low = made_up(OTHER, edge=lambda n: -1.2)
     assert measure(rates.EdgeFallsAlong((SWEEP, OTHER)), good, low).holds is True
     assert measure(rates.EdgeFallsAlong((SWEEP, OTHER), falls=False), good, low).holds is False
+    # Where nothing of the grid stays finite, no edge is known.
+    nothing = made_up(SWEEP, edge=lambda n: -9.0)
+    found = measure(rates.EdgeFallsAlong((SWEEP, OTHER)), nothing, low)
+    assert found.holds is None and "a: below the grid" in found.text
 
 
 def test_a_drift_is_compared_with_what_is_expected():
