@@ -199,6 +199,25 @@ def digits() -> str:
     return table(("pixels", "reading", "ReLU, SGD", "ReLU, Adam", "softmax, SGD", "softmax, Adam"), rows)
 
 
+def biases() -> str:
+    """Return the best loss and the regret at the largest size under Adam, in training and held out."""
+    from denseam.paper.experiments import MEMORIES, POWERS_ADAM
+
+    steep = [s for s in POWERS_ADAM if s.get("power") <= 5]
+    rows: list[tuple[str, ...]] = []
+    for setting in (*steep, MEMORIES["relu", "adam"].but("p = 1, only memories grow")):
+        for n, (reading, found) in enumerate(results().items()):
+            cells = []
+            for by in ("training", "heldout"):
+                v = found.verdict(setting.but(setting.label, by=by))
+                largest = max(v.regret)
+                loss = v.best_loss[largest]
+                assert loss is not None
+                cells += [f"{loss:.3f}", f"{100 * v.regret[largest]:.1f} %"]
+            rows.append(("" if n else setting.label.removesuffix(", Adam"), reading, *cells))
+    return table(("", "reading", "training loss", "regret", "held-out loss", "regret"), rows)
+
+
 def spike() -> str:
     """Return the exponents of λ_max under Adam at several steps, with b trained, slow and frozen."""
     import numpy as np
@@ -226,6 +245,7 @@ FRAGMENTS: Mapping[str, Callable[[], str]] = {
     "best-losses-memories.md": best_losses_memories,
     "digits.md": digits,
     "spike.md": spike,
+    "biases.md": biases,
 }
 
 

@@ -39,6 +39,11 @@ SLOW_INSIDE = ADAM_INSIDE.but("η_b ∝ N^-1/2", parameterization="eta_b=N^-1/2"
 STILL_INSIDE = ADAM_INSIDE.but("b frozen", eta_b_ratio=0.0, reach=-1)
 TRAINED_INSIDE = ADAM_INSIDE.but("b trained", reach=-1)
 
+STEEP_BIAS = POWERS_ADAM[3].but("η_b = η₀", pinned=TRAINED)
+SLOW_STEEP = tuple(
+    STEEP_BIAS.but(f"η_b ∝ {power}", parameterization=f"eta_b={power}") for power in ("N^-1/2", "N^-1")
+)
+
 IN_PROPORTION = in_each(RELU_ADAM, "ReLU, Adam")
 IN_PROPORTION_SGD = in_each(RELU_SGD, "ReLU, SGD")
 STEEP = in_each(POWERS_ADAM[2], "ReLU³, Adam")
@@ -195,6 +200,16 @@ OWN: tuple[Figure, ...] = (
                 All((Transfers(ADAM), Transfers(SLOW_BIAS), Transfers(STILL_BIAS))),
                 readings=(TRAINED,),
             ),
+        ),
+    ),
+    Figure(
+        name="steep-biases",
+        title="ReLU⁵, Adam: slower biases",
+        rows=(tuple(map(Sweep, (STEEP_BIAS, *SLOW_STEEP))),),
+        claims=(
+            claim("With η_b = η₀ the rate does not transfer.", DoesNotTransfer(STEEP_BIAS)),
+            *(claim(f"With {s.label} it transfers.", Transfers(s)) for s in SLOW_STEEP),
+            *(claim(f"With {s.label} the best loss is as low.", AsGood(s, STEEP_BIAS)) for s in SLOW_STEEP),
         ),
     ),
     Figure(

@@ -231,7 +231,8 @@ def test_regrets_and_edges_are_compared():
     # Where nothing of the grid stays finite, no edge is known.
     nothing = made_up(SWEEP, edge=lambda n: -9.0)
     found = measure(rates.EdgeFallsAlong((SWEEP, OTHER)), nothing, low)
-    assert found.holds is None and "a: below the grid" in found.text
+    assert found.holds is None
+    assert "a: below the grid" in found.text
 
 
 def test_a_drift_is_compared_with_what_is_expected():
