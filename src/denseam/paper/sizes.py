@@ -79,12 +79,13 @@ class Size:
         N = self.features_of(width)
         P = DEFAULT_REGIME.shape(N).P
         assert P is not None
+        count = len(self.features)
         return {
             "proportional": self.features,
             "memories-only": self.memories,
-            "batch-only": _halves(N, 5),
-            "samples-only": _halves(8 * P, 4),
-            "epochs": _halves(self.epochs, 4),
+            "batch-only": _halves(N, count),
+            "samples-only": _halves(8 * P, count),
+            "epochs": _halves(self.epochs, min(count, 4)),
         }[regime]
 
 

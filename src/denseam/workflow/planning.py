@@ -20,6 +20,7 @@ from denseam.errors import InputError, listed, refuse, typed
 from denseam.rules import Shape
 from denseam.rules.cost import step_operations, steps, training_bytes
 from denseam.rules.optimizers import OPTIMIZERS
+from denseam.rules.sizes import WORDS
 from denseam.training.devices import cores, platform_of
 from denseam.workflow import roofline
 from denseam.workflow.data_use import DataUse, data_use
@@ -98,7 +99,7 @@ class PlanRow:
 
 
 def _sizes(shape: Shape) -> dict[str, int | None]:
-    return {"features": shape.N, "memories": shape.K, "samples": shape.P, "batch": shape.B}
+    return {WORDS[letter]: size for letter, size in shape.to_json().items()}
 
 
 @dataclasses.dataclass(frozen=True)
