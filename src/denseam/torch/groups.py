@@ -64,6 +64,9 @@ def param_groups(
         that of the optimizer, which scales made for 'adamw' or 'muon' set to their own: 1e-4 and none.
     only
         The roles whose groups are returned.
+
+    Where the rule changes averages with the batch, the groups also have PyTorch's default betas or momentum
+    at this shape; set others by `scales.average`.
     """
     refuse(f"only must be roles among {listed(ROLES)}, got {role!r}" for role in only if role not in ROLES)
     model = _unwrapped(model)
