@@ -237,14 +237,14 @@ def test_a_check_gives_the_same_slopes_there(cluster, tmp_path):
         "sgd",
         "--scales",
         "16,64",
-        "--steps",
+        "--updates",
         "2",
         "--seeds",
         "2",
     )
     found = ended(drive(cluster, *check, "--out", tmp_path / "out", "--json", command=("check",)))
     assert found.returncode in (0, 1, 2), found.stderr
-    here = check_study(checked_study("relu", "sgd", scales=(16, 64), steps=2, seeds=2)).to_json()
+    here = check_study(checked_study("relu", "sgd", scales=(16, 64), updates=2, seeds=2)).to_json()
     assert json.loads(found.stdout) == {"schema": 1, **json.loads(json.dumps(here))}
 
 

@@ -23,7 +23,7 @@ from denseam.model.lagrangians import registered
 from denseam.rules import MemoriesOnly, Proportional, Shape
 from denseam.studies.runs import build
 from denseam.studies.study import Study
-from denseam.training.gradient import Columns
+from denseam.training.columns import Columns
 from denseam.training.mesh import Placement, make_mesh, parse_mesh
 from denseam.training.places import named
 from denseam.training.progress import Progress

@@ -159,7 +159,7 @@ def print_tuned(tuned: Any, files: list[str]) -> None:
     print(_forecast_text(tuned))
     if tuned.recommended:
         print()
-        print(tuned.scales_at_target().explain(g.study.regime.shape(min(tuned.scales))))
+        print(tuned.scales_at_target().explain(g.study.shape(min(tuned.scales))))
     else:
         print(f"no learning rate is recommended; {tuned.advice}")
         if tuned.commands:

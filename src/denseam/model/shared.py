@@ -57,6 +57,18 @@ def recall_problems(steps: int, tolerance: float, damping: float) -> Iterator[st
         yield f"damping must be above 0 and at most 1, got {damping!r}"
 
 
+#: The maximum number of steps of recall of a memory that was trained on one update.
+STEPS = 100
+
+
+def steps_of_recall(
+    trained: Any, steps: int | None, damping: float | None, most: int = STEPS
+) -> tuple[int, float]:
+    """Return the number of steps and their size: those given, or those of the training (None: one update)."""
+    number, size = (most, 1.0) if trained is None else (trained.T, float(trained.size))
+    return number if steps is None else steps, size if damping is None else damping
+
+
 def check_recall(x: Any, mask: Any, steps: int, tolerance: float, damping: float) -> None:
     """Refuse arguments with which `DenseAM.recall` makes no sense."""
     problems = [*recall_problems(steps, tolerance, damping)]
@@ -71,9 +83,11 @@ def what(array: Any) -> str:
     return f"{array.dtype} of shape {tuple(array.shape)}"
 
 
-def to_document(activation: Any, features: Any, centred: bool, scales: Scales | None) -> dict[str, Any]:
+def to_document(
+    activation: Any, features: Any, centred: bool, scales: Scales | None, steps: Any = None
+) -> dict[str, Any]:
     """Return all of a model but its tensors; `activation` and `features` are documents themselves."""
-    return {
+    return ({} if steps is None else {"steps": steps.to_json()}) | {
         "kind": "model",
         "version": __version__,
         "activation": activation,

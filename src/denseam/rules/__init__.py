@@ -24,11 +24,20 @@ name), `explain` (a rule as a table), `cost` (of training), and `fields` (what a
 from denseam.rules.parameterizations import Constants, Mismatch, Parameterization, Scales
 from denseam.rules.powers import Power
 from denseam.rules.prescriptions import parameterization, prescription, standard
-from denseam.rules.regimes import BatchOnly, Epochs, MemoriesOnly, Proportional, Regime, SamplesOnly
+from denseam.rules.regimes import (
+    BatchOnly,
+    Epochs,
+    MemoriesOnly,
+    Proportional,
+    ProportionalSteps,
+    Regime,
+    SamplesOnly,
+    StepsOnly,
+)
 from denseam.rules.sizes import Shape
 
 __all__ = [
     "BatchOnly", "Constants", "Epochs", "MemoriesOnly", "Mismatch", "Parameterization", "Power",
-    "Proportional", "Regime", "SamplesOnly", "Scales", "Shape", "parameterization", "prescription",
-    "standard",
+    "Proportional", "ProportionalSteps", "Regime", "SamplesOnly", "Scales", "Shape", "StepsOnly",
+    "parameterization", "prescription", "standard",
 ]  # fmt: skip

@@ -13,7 +13,7 @@ from denseam.rules.optimizers import OPTIMIZERS, OptimizerName
 from denseam.rules.powers import ONE, Power, exponent_text
 from denseam.rules.regimes import RegimeName
 from denseam.rules.sizes import Shape
-from denseam.rules.table import CONSTANTS, TABLE, is_prescribed
+from denseam.rules.table import CONSTANTS, STEP, TABLE, is_prescribed
 
 
 @dataclass(frozen=True)
@@ -25,11 +25,13 @@ class Constants:
     s2_0: float = 1.0
     eta_b0: float | None = None
     eta_c0: float | None = None
+    tau: float = 1.0
 
     def __post_init__(self) -> None:
         # Biases may be frozen (eta_b0 = 0); a multiplier of zero is not a model.
         biases = {k: v for k in ("eta_b0", "eta_c0") if (v := getattr(self, k)) is not None}
-        refuse([*above_zero(eta0=self.eta0, s1_0=self.s1_0, s2_0=self.s2_0), *at_least_zero(**biases)])
+        positive = {"eta0": self.eta0, "s1_0": self.s1_0, "s2_0": self.s2_0, "tau": self.tau}
+        refuse([*above_zero(**positive), *at_least_zero(**biases)])
         for name in {"eta_b0", "eta_c0"} - biases.keys():
             object.__setattr__(self, name, self.eta0)
 
@@ -59,6 +61,8 @@ class Scales:
         Factors on Adam's ε for the biases.
     forget_momentum, forget_beta1, forget_beta2
         Factors on 1 − μ, 1 − β1 and 1 − β2, the rates at which averages forget.
+    step
+        The size d of a step of recall, τ/T under the table's rules.
     rule, constants
         Where the numbers come from; None if they were set by hand.
     """
@@ -80,6 +84,7 @@ class Scales:
     forget_momentum: float = 1.0
     forget_beta1: float = 1.0
     forget_beta2: float = 1.0
+    step: float = 1.0
     rule: Parameterization | None = None
     constants: Constants | None = None
 
@@ -185,6 +190,7 @@ class Parameterization:
     forget_momentum: Power = ONE
     forget_beta1: Power = ONE
     forget_beta2: Power = ONE
+    step: Power = STEP
     prescribed: bool = False
     #: Whether it was derived for centred activations only.
     centred_only: bool = False
@@ -201,13 +207,14 @@ class Parameterization:
         s2_0: float = 1.0,
         eta_b0: float | None = None,
         eta_c0: float | None = None,
+        tau: float = 1.0,
     ) -> Scales:
         """Return the scales at a shape, from the tuned constants.
 
-        ``eta_b0`` and ``eta_c0`` are ``eta0`` by default.
+        ``eta_b0`` and ``eta_c0`` are ``eta0`` by default; ``tau`` is the time of all steps of recall.
         """
         refuse(typed(Shape, "a Shape", shape=shape))
-        constants = Constants(eta0, s1_0, s2_0, eta_b0, eta_c0)
+        constants = Constants(eta0, s1_0, s2_0, eta_b0, eta_c0, tau)
         numbers = {
             f.name: power.at(shape) * (getattr(constants, CONSTANTS[f.name]) if f.name in CONSTANTS else 1)
             for f in fields(self)
@@ -234,12 +241,12 @@ class Parameterization:
     def predicted_drift(self) -> Fraction | float | None:
         """Return the exponent with which the best eta0 changes with size, or None if none is predicted.
 
-        If s1 and s2 grow as prescribed, the same effective learning rate is reached at
+        If s1, s2 and the step of recall grow as prescribed, the same effective learning rate is reached at
         ``eta0 ∝ size^(−mismatch of eta_W)``. If they do not, the function itself changes with size, and no
         learning rate compensates for that. Nothing is predicted relative to an unprescribed row either.
         """
-        mismatch = self.mismatch()
-        if mismatch.s1 or mismatch.s2 or not is_prescribed(self.family, self.optimizer):
+        mismatch, step = self.mismatch(), (self.step / STEP).along(self.regime)
+        if mismatch.s1 or mismatch.s2 or step or not is_prescribed(self.family, self.optimizer):
             return None
         return -mismatch.eta_W
 

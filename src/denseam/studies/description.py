@@ -67,6 +67,12 @@ class Hyperparameters:
     noise: float = _axis(
         Part.TRAINING, "Standard deviation of the noise.", 0.5, unit="that of the data", key=_ALWAYS
     )
+    tau: float = _axis(
+        Part.TRAINING, "Time τ of all steps of recall together: a step has the size τ/T.", 1.0, open_low=True
+    )
+    early: float = _axis(
+        Part.TRAINING, "Weight of the mean loss of the steps of recall before the last.", 0.0
+    )
 
 
 #: The axes of a study: everything that can be swept.
@@ -143,6 +149,13 @@ class Description:
     name: str = parameter(
         Part.SWEEP, Kind.TEXT, "Name of the study.", "", default_text="made from the settings", key=_NEVER
     )
+    steps: int = parameter(
+        Part.TRAINING, Kind.WHOLE, "Steps of recall T that the memory is trained through.", 1, low=1
+    )
+    overshoot: bool = parameter(
+        Part.TRAINING, Kind.FLAG, "Whether τ/T may be above 1, where a step can raise the energy.", False,
+        key=_NEVER,
+    )  # fmt: skip
     nesterov: bool | None = parameter(
         Part.TRAINING, Kind.FLAG, "Whether momentum looks ahead, by Nesterov.", None, off="heavy-ball",
         default_text="no, muon yes", belongs=("optimizer", *_LOOKING_AHEAD),

@@ -194,6 +194,6 @@ def _train_elsewhere(
             continue
         for part in shard.parts:
             for spec in part.specs:
-                progress.advanced(part.study.steps(spec.shape), spec)
+                progress.advanced(part.study.updates(spec.shape), spec)
             progress.finished([outcome(spec, runs[spec.key]) for spec in part.specs])
     return set_aside

@@ -26,6 +26,7 @@ from denseam.rules.fields import InKey, Parameter, is_given, parameters, read_fi
 from denseam.rules.optimizers import AVERAGES, OPTIMIZERS, UpdateRule
 from denseam.rules.prescriptions import PARAMETERIZATIONS
 from denseam.rules.regimes import REGIMES, Regime
+from denseam.rules.table import STEP, is_prescribed
 from denseam.studies.description import AXES, Description
 from denseam.training.quantities import log_spaced, resolve
 
@@ -66,7 +67,8 @@ class Study(Description):
     eta0
         The learning rates to try, in increasing order.
     regime
-        `Proportional(κ, ρ, β)`, `MemoriesOnly(N, P, B)`, `BatchOnly(N, K, P)`, `SamplesOnly(N, K, B)` or
+        `Proportional(κ, ρ, β)`, `MemoriesOnly(N, P, B)`, `BatchOnly(N, K, P)`, `SamplesOnly(N, K, B)`,
+        `StepsOnly(N, K, P, B)`, `ProportionalSteps(κ, ρ, β, θ)` or
         `Epochs(N, K, P, B)`.
     seeds
         Their number, or a list of them.
@@ -98,6 +100,11 @@ class Study(Description):
         default log-spaced, few enough to cost at most 15 % of the training.
     name
         Its name in tables; made from the settings by default.
+    steps
+        T, the steps of recall ``x ← x + (τ/T)(f(x) − x)`` that the memory is trained through; the loss is
+        that of the last state. τ is the axis ``tau``.
+    overshoot
+        Whether τ/T may be above 1, where a step can raise the energy.
     nesterov
         Whether momentum looks ahead; by default only that of Muon.
     """
@@ -122,9 +129,11 @@ class Study(Description):
         self._set({"activation": lagrangian, "power": None})
         if "E" in self.regime.grows:  # every run has its own
             self._set({"epochs": parameters(Description)["epochs"].default})
+        if "T" in self.regime.grows:
+            self._set({"steps": parameters(Description)["steps"].default})
         if self.centred is None:
             self._set({"centred": not isinstance(lagrangian, Identity)})
-        together(self._read_nesterov, self._check_rule, self._resolve_probes)
+        together(self._read_nesterov, self._check_rule, self._check_steps, self._resolve_probes)
         if not self.name:
             self._set({"name": self.default_name()})
 
@@ -191,15 +200,27 @@ class Study(Description):
         if rule.centred_only and not self.centred and not isinstance(self.lagrangian, Identity | Tanh):
             raise InputError(f"parameterization {self.parameterization} holds for centred models only")
 
+    def _check_steps(self) -> None:
+        """Refuse steps of recall that are longer than the update itself, unless they are asked for."""
+        tau, shortest = max(self.grid["tau"]), min(self.shape(scale).T for scale in self.scales)
+        if tau > shortest and not self.overshoot:
+            raise InputError(
+                f"tau/T must be at most 1, or a step can raise the energy, got {tau:g}/{shortest}; "
+                "overshoot allows it"
+            )
+        if self.uses("early") and shortest < 2:
+            raise InputError("early needs at least 2 steps of recall")
+
     def _resolve_probes(self) -> None:
         plain = not self.uses("momentum") and not self.uses("decay")
-        names = resolve(self.probes, self.lagrangian.family, self.optimizer, plain=plain)
+        through = any(self.recalls(self.shape(scale)) for scale in self.scales)
+        names = resolve(self.probes, self.lagrangian.family, self.optimizer, plain=plain, through=through)
         self._set({"probes": names})
         if self.probe_steps is None:
             return
         if not names:
             raise InputError("probe_steps need probes: say what to measure")
-        last = min(self.steps(self.regime.shape(scale)) for scale in self.scales) - 1
+        last = min(self.updates(self.shape(scale)) for scale in self.scales) - 1
         if (largest := max(self.probe_steps)) > last:
             raise InputError(f"probe_steps must be at most {last}, the last step, got {largest}")
 
@@ -210,7 +231,7 @@ class Study(Description):
             data = self.source()
         for scale in self.scales:
             with collecting(problems, f"scale {scale}: "):
-                shape = self.regime.shape(scale)
+                shape = self.shape(scale)
                 problems += [f"scale {scale}: {p}" for p in self.regime.problems(scale)]
                 if data is not None:
                     problems += data.problems(shape)
@@ -228,6 +249,8 @@ class Study(Description):
             parts.append(self.data if self.data in GAUSSIANS else Path(self.data.rstrip("/")).stem)
         if self.bias_init != "zero":
             parts.append(f"bias-{self.bias_init}")
+        if self.steps != 1:
+            parts.append(f"{self.steps}-steps")
         if self.nesterov is not None:
             parts.append("nesterov" if self.nesterov else "heavy-ball")
         if self.rule().name != "prescription":
@@ -250,7 +273,9 @@ class Study(Description):
             return self.parameterization
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return parameterization(self.parameterization, self.lagrangian, self.optimizer, self.regime)
+            rule = parameterization(self.parameterization, self.lagrangian, self.optimizer, self.regime)
+        known = is_prescribed(rule.family, rule.optimizer, self.steps)
+        return rule if known else dataclasses.replace(rule, prescribed=False)
 
     @property
     def update_rule(self) -> UpdateRule:
@@ -265,9 +290,18 @@ class Study(Description):
         """Return the source of the data."""
         return source(self.data, self.preparation)
 
-    def steps(self, shape: Shape) -> int:
-        """Return the number of steps of a run at a shape."""
-        return cost.steps(shape, self.epochs_at(shape))
+    def shape(self, scale: int) -> Shape:
+        """Return all sizes at a scale: those of the regime, and the study's steps of recall."""
+        shape = self.regime.shape(scale)
+        return shape if "T" in self.regime.grows else dataclasses.replace(shape, T=self.steps)
+
+    def recalls(self, shape: Shape) -> bool:
+        """Return whether runs of a shape are trained through steps of recall, and not on one update f(x)."""
+        return shape.T > 1 or self.grid["tau"] != (1.0,)
+
+    def updates(self, shape: Shape) -> int:
+        """Return the number of updates of a run at a shape."""
+        return cost.updates(shape, self.epochs_at(shape))
 
     def operations(self, shape: Shape) -> float:
         """Return the floating-point operations of a run at a shape."""
@@ -283,8 +317,8 @@ class Study(Description):
             return ()
         if self.probe_steps is not None:
             return tuple(self.probe_steps)
-        steps = self.steps(shape)
-        return log_spaced(steps, max(1, steps // STEPS_PER_PROBE))
+        updates = self.updates(shape)
+        return log_spaced(updates, max(1, updates // STEPS_PER_PROBE))
 
     @property
     def swept(self) -> tuple[str, ...]:
@@ -324,8 +358,10 @@ class Study(Description):
         powers = {k: v for k, v in self.rule().to_json().items() if isinstance(v, dict)}
         if self.update_rule.follows_gradient and not self.uses("decay"):
             powers["decay_W"] = {}  # it has no effect, and was 1 before SGD had a decay
-        # These were added later; while they are 1, runs keep their earlier keys.
+        # These were added later; while they are as before, runs keep their earlier keys.
         later = ("epsilon_b", "epsilon_c", *(f"forget_{name}" for name in AVERAGES))
+        if self.rule().step == STEP:
+            del powers["step"]
         return {k: v for k, v in powers.items() if v or k not in later}
 
     @property
@@ -347,7 +383,7 @@ class Study(Description):
         first = {axis: values[0] for axis, values in self.grid.items()}
         specs = []
         for scale in self.scales:
-            shape = self.regime.shape(scale)
+            shape = self.shape(scale)
             for seed in self.seeds:  # type: ignore[union-attr]  # a tuple since __post_init__
                 for point in points:
                     values = first | dict(point)
@@ -357,6 +393,8 @@ class Study(Description):
                         "seed": seed,
                         "values": {axis: v for axis, v in values.items() if _in_key(AXES[axis], v)},
                     }
+                    if shape.T > 1:
+                        document["steps"] = shape.T
                     if self.probes:
                         document["probe_steps"] = self.steps_to_probe(shape)
                     specs.append(RunSpec(_hash(document), scale, shape, seed, values))

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, Int, Key
 
+from denseam.model.dense_am import DenseAM
 from denseam.model.lagrangians import Elementwise
 from denseam.model.streams import stream
-from denseam.training.gradient import Columns
+from denseam.training.columns import Batch, Columns, Starts
 
 
 class Batches(NamedTuple):
@@ -58,17 +60,41 @@ def noisy_batch(
     return add_noise(Y, key, noise), Y
 
 
-def noisy_columns(clean: Array, keys: Array, noise: ArrayLike, features: Elementwise) -> Columns:
+class View(eqx.Module):
+    """How training sees a batch.
+
+    Attributes
+    ----------
+    features
+        What noisy samples are passed through: g for one update; None if the model starts steps of recall
+        from them.
+    """
+
+    features: Elementwise | None
+
+    @classmethod
+    def of(cls, model: DenseAM) -> View:
+        """Return what a model is trained on."""
+        return cls(model.features if model.steps is None else None)
+
+    def of_rows(self, X: Float[Array, "*batches B N"], Y: Float[Array, "*batches B N"]) -> Batch:
+        """Return noisy and clean samples, given as rows, as the batches that training sees."""
+        noisy = X if self.features is None else self.features.activation(X)
+        return (Starts if self.features is None else Columns)(
+            jnp.swapaxes(noisy, -1, -2), jnp.swapaxes(Y, -1, -2)
+        )
+
+
+def noisy_columns(clean: Array, keys: Array, noise: ArrayLike, view: View) -> Batch:
     """Return clean batches, steps × samples × features, with noise and as training sees them."""
-    X = jax.vmap(lambda Y, key: add_noise(Y, key, noise))(clean, keys)
-    return Columns(jnp.swapaxes(features.activation(X), -1, -2), jnp.swapaxes(clean, -1, -2))
+    return view.of_rows(jax.vmap(lambda Y, key: add_noise(Y, key, noise))(clean, keys), clean)
 
 
 def draw(
-    data: Float[Array, "P N"], samples: Array, key: Array, first: Array, noise: Array, features: Elementwise
-) -> Columns:
+    data: Float[Array, "P N"], samples: Array, key: Array, first: Array, noise: Array, view: View
+) -> Batch:
     """Return the batches of the steps from `first` on, whose samples have the given indices."""
-    return noisy_columns(data[samples], noise_keys(key, first, samples.shape[0]), noise, features)
+    return noisy_columns(data[samples], noise_keys(key, first, samples.shape[0]), noise, view)
 
 
 @jax.jit

@@ -12,6 +12,8 @@ from denseam.data.sources import source
 from denseam.errors import InputError, refuse
 from denseam.rules import Shape
 from denseam.rules.fields import parameters, short
+from denseam.rules.regimes import REGIMES
+from denseam.rules.sizes import WORDS
 from denseam.studies.description import AXES, DOCUMENT
 from denseam.studies.documents import from_document, preparation_from
 from denseam.studies.study import Study
@@ -22,6 +24,8 @@ from denseam.workflow.target_sizes import TargetSizes
 SMALLEST, TINIEST = 32, 8
 #: If only memories grow, the theory assumes many memories: begin at this multiple of N.
 MEMORIES_PER_FEATURE = 2
+#: The sizes of a target that are fields of its study, unless they grow.
+LENGTHS = {letter: WORDS[letter] for letter in ("E", "T")}
 #: Minimum ratio of two sizes to compare.
 APART = 1.3
 #: Number of sizes that a verdict needs.
@@ -55,7 +59,7 @@ class Goal:
     @property
     def shape(self) -> Shape:
         """The sizes of the target."""
-        return self.study.regime.shape(self.target)
+        return self.study.shape(self.target)
 
     @property
     def letter(self) -> str:
@@ -74,7 +78,7 @@ class Goal:
 
     def operations(self, scale: int) -> float:
         """Return the operations of one run at a scale."""
-        return self.study.operations(self.study.regime.shape(scale))
+        return self.study.operations(self.study.shape(scale))
 
 
 def goal(data: str, *, scales: Sequence[int] | None = None, **target: Any) -> Goal:
@@ -116,7 +120,8 @@ def target_study(
         As in `Study`; ReLU and Adam by default.
     regime
         What grows towards the target: 'proportional' (all sizes; the default), 'memories-only' (the
-        default if `memories` is given without `features`), 'batch-only', 'samples-only' or 'epochs'.
+        default if `memories` is given without `features`), 'batch-only', 'samples-only', 'epochs',
+        'steps-only' or 'proportional-steps'.
     target
         The sizes of the target (`features`, `memories`, `samples`, `batch` for N, K, P and B; or the ratios
         `kappa`, `rho`, `beta`), and all other arguments of a study: `epochs`, `noise`, `centred`,
@@ -127,8 +132,9 @@ def target_study(
     document = {key: value for key, value in target.items() if value is not None}
     sizes = TargetSizes(**{key: document.pop(key) for key in parameters(TargetSizes) if key in document})
     preparation = preparation_from(document)
-    epochs = document.pop("epochs", None) if regime == "epochs" else None
-    growth, scale = sizes.regime(regime, source(data, preparation), epochs)
+    grows = REGIMES[regime].grows if regime is not None and regime in REGIMES else ()
+    growing = {word: document.pop(word, None) for letter, word in LENGTHS.items() if letter in grows}
+    growth, scale = sizes.regime(regime, source(data, preparation), **growing)
     study = from_document(
         document
         | {"activation": activation, "optimizer": optimizer, "scales": (scale,), "eta0": (1.0,)}
@@ -164,14 +170,17 @@ def ladder(study: Study, target: int) -> tuple[int, ...]:
     start, available = SMALLEST, [s for s in study.source().sizes() if s < target and _fits(study, s)]
     if study.regime.letter != "N":  # the data need not shrink
         available = []
+    smallest = TINIEST
+    if study.regime.letter == "T":
+        start = smallest = 1
     if study.regime.letter == "K":
         start = MEMORIES_PER_FEATURE * study.regime.shape(target).N
     chosen: list[int] = []
-    ratio = min(2.0, (target / TINIEST) ** (1 / FEWEST_SIZES))
+    ratio = min(2.0, (target / smallest) ** (1 / FEWEST_SIZES))
     wanted = target / ratio
-    while wanted >= TINIEST / 2 and (len(chosen) < FEWEST_SIZES or wanted >= start / APART):
+    while wanted >= smallest / 2 and (len(chosen) < FEWEST_SIZES or wanted >= start / APART):
         near = _nearest(wanted, study, available)
-        if near is not None and near >= TINIEST and (not chosen or chosen[-1] / near >= APART):
+        if near is not None and near >= smallest and (not chosen or chosen[-1] / near >= APART):
             chosen.append(near)
         wanted /= ratio
     if len(chosen) < FEWEST_SIZES:

@@ -174,7 +174,7 @@ def test_what_is_wrong_fails_with_its_cause(case):
 
 def test_the_largest_eigenvalue_grows_without_centring_and_not_with_it():
     def slope(centred, quantity):
-        study = checked_study("relu", "sgd", centred=centred, scales=LARGER, seeds=4, steps=1)
+        study = checked_study("relu", "sgd", centred=centred, scales=LARGER, seeds=4, updates=1)
         measured = from_records(dam.sweep(replace(study, probes=(quantity,), probe_steps=(0,), name="")))
         return slope_of(quantity, 0, LARGER, measured.values[quantity][0], Expectation(0.0)).slope
 
@@ -183,7 +183,7 @@ def test_the_largest_eigenvalue_grows_without_centring_and_not_with_it():
 
 
 def test_records_can_be_judged_again_without_training(tmp_path):
-    study = checked_study("relu", "sgd", scales=(16, 32), seeds=2, steps=2)
+    study = checked_study("relu", "sgd", scales=(16, 32), seeds=2, updates=2)
     records = dam.sweep(study, tmp_path)
     again = check_records(dam.Store(tmp_path).read())[0]
     assert again.to_json() == check_records(records)[0].to_json()
@@ -277,7 +277,9 @@ def test_the_finder_recovers_the_row_from_wrong_exponents(regime, family, optimi
 
 
 def test_a_proposal_is_verified_by_a_sweep():
-    study = checked_study("relu", "adam", scales=(16, 32, 64), parameterization="standard", seeds=4, steps=1)
+    study = checked_study(
+        "relu", "adam", scales=(16, 32, 64), parameterization="standard", seeds=4, updates=1
+    )
     found = propose(study, check_study(study))
     assert found.check.status == "PASS"
     assert found.verdict.status == "TRANSFERS", found.verdict.reason
@@ -376,7 +378,7 @@ def test_a_model_without_update_is_refused():
 def test_the_picture_is_drawn(tmp_path):
     from denseam.report.plots import draw_coordinates
 
-    found = check_records(dam.sweep(checked_study("relu", "sgd", scales=(16, 32), seeds=2, steps=2)))[0]
+    found = check_records(dam.sweep(checked_study("relu", "sgd", scales=(16, 32), seeds=2, updates=2)))[0]
     files = draw_coordinates(found, tmp_path)
     assert [f.suffix for f in files] == [".png", ".svg"]
     svg = files[1].read_text()

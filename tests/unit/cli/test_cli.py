@@ -394,7 +394,7 @@ SMALL_CHECK = (
     "sgd",
     "--scales",
     "16,128",
-    "--steps",
+    "--updates",
     "2",
     "--quiet",
 )

@@ -160,12 +160,13 @@ def test_every_parameter_is_described():
 
 def test_what_existed_first_is_always_in_the_key():
     """A field that is in no key, or only where it is set, was added with that decision."""
-    assert {name for name, p in AXES.items() if p.key is not InKey.ALWAYS} == {"decay"}
+    assert {name for name, p in AXES.items() if p.key is not InKey.ALWAYS} == {"decay", "tau", "early"}
     always = {name for name, p in parameters(Description).items() if p.key is InKey.ALWAYS}
     assert always == {"optimizer", "epochs", "centred", "bias_init", "precision"}
     assert {name for name, p in parameters(Description).items() if p.key is InKey.IF_SET} == {
         "probes",
         "nesterov",
+        "steps",
     }
 
 

@@ -17,7 +17,8 @@ from denseam.studies.runner import run_studies
 from denseam.studies.runs import Interrupted, build, scales_of
 from denseam.studies.study import Study
 from denseam.training.batches import draw_batches, noisy_batch
-from denseam.training.gradient import Columns, step
+from denseam.training.columns import Columns
+from denseam.training.gradient import step
 from denseam.training.probes import measure
 from denseam.training.progress import Progress
 

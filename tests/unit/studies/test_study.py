@@ -51,7 +51,7 @@ def test_whatever_changes_a_result_changes_every_key(change):
 def test_the_epochs_of_a_run_are_in_its_key_as_a_setting_or_as_a_size():
     regime = dam.Epochs(16, 32, 80, 8)
     study = replace(BASE, regime=regime, scales=(2, 4), epochs=9)
-    assert [study.steps(regime.shape(scale)) for scale in study.scales] == [20, 40]
+    assert [study.updates(regime.shape(scale)) for scale in study.scales] == [20, 40]
     assert len({r.key for r in study.runs()}) == len(study.runs())
     assert replace(study, epochs=3) == study, "its scales are the epochs"
     assert {r.key for r in study.runs()} < {r.key for r in replace(study, scales=(2, 3, 4)).runs()}
