@@ -127,8 +127,7 @@ def target_study(
     document = {key: value for key, value in target.items() if value is not None}
     sizes = TargetSizes(**{key: document.pop(key) for key in parameters(TargetSizes) if key in document})
     preparation = preparation_from(document)
-    epochs = document.pop("epochs", None) if regime == "epochs" else None
-    growth, scale = sizes.regime(regime, source(data, preparation), epochs)
+    growth, scale = sizes.regime(regime, source(data, preparation), document.get("epochs"))
     study = from_document(
         document
         | {"activation": activation, "optimizer": optimizer, "scales": (scale,), "eta0": (1.0,)}

@@ -50,7 +50,7 @@ class TargetSizes:
     def regime(self, name: str | None, family: Source, epochs: int | None = None) -> tuple[Regime, int]:
         """Return the regime that leads to the target, and the target's scale in it.
 
-        `epochs` are those of the target, if they are what grows.
+        `epochs` are those of the target; they matter only where they are what grows.
         """
         if name is None:
             only_memories = self.memories is not None and self.features is None and self.kappa is None
