@@ -36,7 +36,8 @@ def rows(asked, *, moves=0.0, edge=0.5, law=None, specs=None):
     for spec in asked.runs() if specs is None else specs:
         final, heldout = (law or curved)(asked, spec)
         lost = not math.isfinite(final)
-        curve = [final + (1 - final) * math.exp(-0.4 * e) for e in range(asked.epochs)]
+        epochs = asked.epochs_at(spec.shape)
+        curve = [final + (1 - final) * math.exp(-0.4 * e) for e in range(epochs)]
         made.append({
             "key": spec.key, "study": asked.name, "study_id": asked.id, "scale": spec.scale,
             "features": spec.shape.N, "memories": spec.shape.K, "samples": spec.shape.P, "batch": spec.shape.B,
@@ -45,9 +46,9 @@ def rows(asked, *, moves=0.0, edge=0.5, law=None, specs=None):
             "activation": asked.lagrangian.name, "power": float(getattr(asked.lagrangian, "power", 1)),
             "optimizer": asked.optimizer, "regime": asked.regime.name, "parameterization": asked.rule().name,
             "data": asked.source().describe(), "centred": "yes" if asked.centred else "no",
-            "bias_init": asked.bias_init, "precision": asked.precision, "epochs": asked.epochs, **spec.values,
+            "bias_init": asked.bias_init, "precision": asked.precision, "epochs": epochs, **spec.values,
             "swept": ",".join(asked.swept), "seconds": 0.1, "device": "cpu", "version": "0", "jax": "0",
-            "loss": [math.inf] * asked.epochs if lost else curve,
+            "loss": [math.inf] * epochs if lost else curve,
         })  # fmt: skip
         if asked.probes:
             steps = asked.steps_to_probe(spec.shape)

@@ -24,5 +24,15 @@ FURTHER = {
     "sign": (0.1, 1),
     "muon": (1.6, 1 / 16),
 }
+#: The same at B = 16, a quarter of N: the rates of W and of the biases, and the factor on the decay, whose
+#: product with that of W is a quarter of 0.1; then the factors on 1 − μ, 1 − β1 and 1 − β2.
+BATCH_ONLY = {
+    "sgd": (6.4, 0.025, 1 / 256, 1, 1, 1),
+    "adam": (0.05, 0.05, 0.5, 1, 1 / 4, 1 / 4),
+    "adamw": (0.05, 0.05, 0.5, 1, 1 / 4, 1 / 4),
+    "lion": (0.025, 0.025, 1, 1, 1 / 2, 1 / 4),
+    "sign": (0.025, 0.025, 1, 1 / 4, 1, 1),
+    "muon": (0.4, 0.05, 1 / 16, 1 / 4, 1 / 4, 1 / 4),
+}
 #: Family and optimizer whose learning rate is not expected to transfer.
 UNPRESCRIBED = {("softmax", "sgd"), ("softmax", "muon")}

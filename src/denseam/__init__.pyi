@@ -24,10 +24,13 @@ from .model.lagrangians import relu as relu
 from .model.lagrangians import softmax as softmax
 from .model.lagrangians import tanh as tanh
 from .report.page import write_report as write_report
+from .rules import BatchOnly as BatchOnly
+from .rules import Epochs as Epochs
 from .rules import MemoriesOnly as MemoriesOnly
 from .rules import Parameterization as Parameterization
 from .rules import Power as Power
 from .rules import Proportional as Proportional
+from .rules import SamplesOnly as SamplesOnly
 from .rules import Scales as Scales
 from .rules import Shape as Shape
 from .rules import prescription as prescription

@@ -353,6 +353,38 @@ def test_groups_have_the_rates_and_a_second_call_changes_nothing():
     assert sum(len(g["params"]) for g in first) == len(list(model.parameters()))
 
 
+def test_groups_have_the_averages_of_the_batch():
+    shape = dam.Shape(N=8, K=16, P=64, B=4)
+    adam = dam.prescription("relu", "adam", "batch-only").at(shape, eta0=0.03)
+    model = dt.DenseAM.create(adam, dt.relu())
+    assert [g["betas"] for g in dt.param_groups(model)] == [pytest.approx((0.95, 0.9995))] * 3
+    muon = dam.prescription("relu", "muon", "batch-only").at(shape, eta0=0.03)
+    groups = {g["name"]: g for g in dt.param_groups(model, muon)}
+    assert groups["W"]["momentum"] == pytest.approx(0.975)
+    assert groups["b"]["betas"] == pytest.approx((0.95, 0.9995))
+    plain = dam.prescription("relu", "adam").at(shape, eta0=0.03)
+    assert not any("betas" in g for g in dt.param_groups(model, plain)), "PyTorch's own, or the user's"
+
+
+def test_lengths_can_be_swept():
+    regime = dam.Epochs(4, 8, 16, 4)
+    rule = dam.prescription("relu", "sgd", regime)
+    records = dt.sweep(
+        lambda shape, seed: dt.DenseAM.create(rule.at(shape, eta0=0.1), dt.relu(), seed=seed),
+        lambda model, shape, eta0: torch.optim.SGD(dt.param_groups(model, rule.at(shape, eta0=eta0))),
+        [0.01, 0.1],
+        regime=regime,
+        scales=(1, 3),
+        seeds=1,
+    )
+    assert [(r["scale"], r["epochs"], len(r["loss"])) for r in records] == [
+        (1, 1, 1),
+        (1, 1, 1),
+        (3, 3, 3),
+        (3, 3, 3),
+    ]
+
+
 def test_rescaled_scales_train_the_same():
     """The abc symmetry, with Adam's ε and AdamW's decay."""
     scales = scales_for(dam.relu(), "adam", eta0=0.05)

@@ -13,6 +13,7 @@ NOT_KEPT = {
     "How often a verdict is wrong",
     "How often a check is wrong",
     "Exponents up to N = 2048",
+    "The batch and the length",
     "PyTorch",
     "Precision",
 }

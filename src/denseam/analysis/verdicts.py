@@ -80,7 +80,8 @@ class Verdict(Measured):
     tolerance
         The regret up to which a value is good.
     scale_letter, loss_name
-        The names of the size and of the loss: N or K and 'MSE per feature', or the columns of a table.
+        The names of the size and of the loss: N, K, B, P or E and 'MSE per feature', or the columns of a
+        table.
     """
 
     name: str

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import click
 
@@ -12,34 +14,47 @@ from denseam.cli.program import app, show
 from denseam.errors import InputError, UnprescribedWarning, together
 from denseam.rules import Constants, Parameterization, Scales, Shape, prescription, standard
 from denseam.rules.optimizers import OPTIMIZERS
-from denseam.rules.regimes import regime_letter
+from denseam.rules.regimes import REGIMES, regime_letter
+from denseam.rules.sizes import WORDS
 from denseam.studies.description import DOCUMENT
+
+
+def _sizes(prefix: str, meaning: Mapping[str, str], required: tuple[str, ...] = ()) -> Callable[[Any], Any]:
+    """Give a command an option for each size, as in --features or --base-features."""
+
+    def decorate(function: Any) -> Any:
+        for letter, word in reversed([*WORDS.items()]):
+            text = f"{letter}, {meaning.get(letter, 'if the rule of the regime needs it')}."
+            facts: dict[str, Any] = {"type": int, "required": letter in required, "help": text}
+            function = click.option(f"--{prefix}{word}", **facts)(function)
+        return function
+
+    return decorate
 
 
 @app.command()
 @click.option("--activation", required=True, help="identity, relu, tanh or softmax.")
 @click.option("--optimizer", required=True, help=f"{', '.join(OPTIMIZERS)}.")
-@click.option("--features", type=int, required=True, help="N, the length of a sample.")
-@click.option("--memories", type=int, required=True, help="K, the rows of W.")
-@click.option("--regime", default="proportional", show_default=True, help="proportional or memories-only.")
+@_sizes("", {"N": "the length of a sample", "K": "the rows of W"}, required=("N", "K"))
+@click.option("--regime", default="proportional", show_default=True, help=f"{', '.join(REGIMES)}.")
 @click.option("--power", type=float, help="p of relu^p, at least 1.")
 @click.option("--eta0", type=float, default=1.0, show_default=True, help="The tuned learning rate η0.")
-@click.option("--base-features", type=int, help="N at which eta0 was tuned.")
-@click.option("--base-memories", type=int, help="K at which eta0 was tuned.")
+@_sizes("base-", dict.fromkeys(WORDS, "at which eta0 was tuned"))
 @json_option
 def prescribe(
     activation: str,
     optimizer: str,
-    features: int,
-    memories: int,
     regime: str,
     power: float | None,
     eta0: float,
-    base_features: int | None,
-    base_memories: int | None,
     json_: bool,
+    **sizes: int | None,
 ) -> None:
     """Print the multipliers s1, s2 and the learning rates for a model of a given size."""
+    target, of_base = (
+        {letter: size for letter, word in WORDS.items() if (size := sizes[f"{of}{word}"]) is not None}
+        for of in ("", "base_")
+    )
 
     def check_power() -> None:
         if power is None:
@@ -49,15 +64,15 @@ def prescribe(
         DOCUMENT["power"].read(power)
 
     def base_shape() -> Shape | None:
-        if (base_features is None) != (base_memories is None):
+        if ("N" in of_base) != ("K" in of_base):
             raise InputError("base-features and base-memories must be given together")
-        return None if base_features is None or base_memories is None else Shape(base_features, base_memories)
+        return Shape(**(target | of_base)) if of_base else None
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UnprescribedWarning)
         rule, shape, base, *_ = together(
             lambda: prescription(activation, optimizer, regime),
-            lambda: Shape(features, memories),
+            lambda: Shape(**target),
             base_shape,
             lambda: Constants(eta0),
             check_power,

@@ -71,6 +71,8 @@ def sweep(
                 f"warning: {study.name}: softmax with {study.update_rule.title} has no prescription",
                 file=sys.stderr,
             )
+        for limit in study.regime.limits(max(study.scales)):
+            print(f"warning: {study.name}: {limit}", file=sys.stderr)
     with training_on(cluster, folder, progress_of(quiet)) as training:
         summary = run_studies(studies, folder, **training)
     say_skipped(summary.records.skipped)
@@ -168,9 +170,10 @@ def _judged(results: str, axis: str | None, columns: dict[str, str], whole: bool
         *(Part.MODEL, Part.DATA, Part.TRAINING, Part.GROWTH, Part.SWEEP),
         but=("epochs", "probes", "probe_steps", "name", "precision"),
         eta0={"default_text": _DEFAULT_RATES, "help": "Learning rate η0."},
-        scales={"default_text": "64,128,256,512; 128,… for softmax or memories-only"},
+        scales={"default_text": "64,128,256,512; others for softmax and in other regimes"},
         seeds={"default": 4},
         features={"default_text": "16"},
+        memories={"default_text": "32"},
         samples={"default_text": "64"},
         batch={"default_text": "16"},
     )

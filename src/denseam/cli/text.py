@@ -127,8 +127,8 @@ def print_plan(plan: Any, goal: Any) -> None:
     """Print what tuning and training would cost."""
 
     def cells(row: Any) -> list[str]:
-        s = row.shape
-        return [row.what, *map(str, (s.N, s.K, s.P, s.B, row.runs)), f"{row.operations:.2e}",
+        sizes = row.shape.to_json()
+        return [row.what, *map(str, (*sizes.values(), row.runs)), f"{row.operations:.2e}",
                 quantity(row.bytes_per_run, "B"), duration(row.seconds)]  # fmt: skip
 
     m = plan.machine
@@ -136,7 +136,7 @@ def print_plan(plan: Any, goal: Any) -> None:
     print_table(
         f"{goal.study.name}: {goal.study.source().describe()}\non {m.name}{cores}, "
         f"{m.product_rate / 1e9:.0f} GFLOP/s in products",
-        ["", "N", "K", "P", "B", "runs", "operations", "memory per run", "time (about)"],
+        ["", *goal.shape.to_json(), "runs", "operations", "memory per run", "time (about)"],
         [cells(row) for row in (*plan.tuning, plan.training, plan.sweep)],
     )
     print(plan.use.describe())

@@ -157,6 +157,7 @@ def _warn(wanted: Goal) -> None:
     warnings = [data_use(wanted).warning()]
     if not wanted.study.rule().prescribed:
         warnings.append(f"{wanted.study.name}: not a prescribed rule, so not expected to transfer")
+    warnings += wanted.study.regime.limits(wanted.target)
     for warning in filter(None, warnings):
         print(f"warning: {warning}", file=sys.stderr)
 

@@ -100,7 +100,7 @@ def _share_ranges(pairs: Sequence[tuple[Any, Panel]], rows: int) -> None:
     for ax, panel in pairs:
         if isinstance(panel, Sweep | Loss) and rows < 3:
             s = panel.setting
-            kind = (type(panel), s.get("data"), s.get("unit_variance"), s.memories_only)
+            kind = (type(panel), s.get("data"), s.get("unit_variance"), s.regime, s.width)
             compared.setdefault(kind, []).append(ax)
     for same in compared.values():
         share_limits(same)

@@ -14,7 +14,6 @@ from denseam.paper.readings import READINGS, Reading
 from denseam.paper.results import Results
 from denseam.paper.settings import Setting
 from denseam.paper.sizes import Size
-from denseam.rules import cost
 from denseam.studies.records import Row
 from denseam.studies.study import RunSpec, Study
 
@@ -78,9 +77,7 @@ class Gap:
     @property
     def operations(self) -> float:
         """The operations of all its runs."""
-        return sum(
-            cost.operations(spec.shape, self.study.epochs, self.study.optimizer) for spec in self.specs
-        )
+        return sum(self.study.operations(spec.shape) for spec in self.specs)
 
     def to_json(self) -> dict[str, Any]:
         """Return a plain document."""
@@ -125,7 +122,7 @@ def gaps(figures: Iterable[Figure], size: Size, rows: Mapping[str, Row], choice:
                 spec
                 for spec in at
                 if spec.key not in seen and (spec.key in needed or spec.seed < further)
-                if cost.operations(spec.shape, study.epochs, study.optimizer) <= choice.dearest
+                if study.operations(spec.shape) <= choice.dearest
             )
             if specs:
                 seen |= {spec.key for spec in specs}

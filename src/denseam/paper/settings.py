@@ -36,6 +36,8 @@ class Setting:
         The only reading in which it is trained; None if the claim is read in each of them.
     by
         The loss that is judged.
+    width
+        Which of the values of N the model has, if it does not grow.
     """
 
     label: str
@@ -44,10 +46,11 @@ class Setting:
     reach: int = 0
     pinned: Reading | None = None
     by: By = "training"
+    width: int = 0
 
     def but(self, label: str, **changes: Any) -> Setting:
         """Return a copy under another label, with changes to its own fields or to its study."""
-        own = {key: changes.pop(key) for key in ("eta0", "reach", "pinned", "by") if key in changes}
+        own = {key: changes.pop(key) for key in ("eta0", "reach", "pinned", "by", "width") if key in changes}
         study = dict(self.study) | changes
         return dataclasses.replace(self, label=label, study=tuple(sorted(study.items())), **own)
 
@@ -61,20 +64,20 @@ class Setting:
         return dataclasses.replace(self, label="")
 
     @property
-    def memories_only(self) -> bool:
-        """Whether only the memories grow."""
-        return bool(self.get("regime") == "memories-only")
+    def regime(self) -> str:
+        """The name of what grows."""
+        return str(self.get("regime"))
 
     @property
     def letter(self) -> str:
         """The letter of the size that grows."""
-        return regime_letter(self.get("regime"))
+        return regime_letter(self.regime)
 
     def scales(self, size: Size) -> tuple[int, ...]:
         """Return the sizes that a verdict needs."""
         if self.get("data") == "mnist":
             return size.pixels
-        scales = size.memories if self.memories_only else size.features
+        scales = size.scales(self.regime, self.width)
         return scales[: self.reach] if self.reach < 0 and len(scales) > 3 else scales
 
     def rates(self, size: Size) -> tuple[float, ...]:
@@ -88,7 +91,7 @@ class Setting:
     def studies(self, size: Size, reading: Reading) -> list[Study]:
         """Return the studies that a verdict needs: one, or two if the largest scales need a single seed."""
         scales = self.scales(size)
-        single = math.inf if size.single is None else size.single[self.memories_only]
+        single = math.inf if size.single is None else size.single.get(self.regime, math.inf)
         few, one = (tuple(s for s in scales if (s >= single) is large) for large in (False, True))
         pairs = ((few, size.seeds), (one, 1))
         return [self._study(size, reading, group, seeds) for group, seeds in pairs if group]
@@ -104,8 +107,8 @@ class Setting:
 
     def _study(self, size: Size, reading: Reading, scales: tuple[int, ...], seeds: int) -> Study:
         shared = {"eta0": self.rates(size), "epochs": size.epochs, "precision": size.precision}
-        if self.memories_only:
-            shared["regime"] = size.regime
+        if self.regime != "proportional":
+            shared["regime"] = size.fixed(self.regime, self.width)
         biases = dict((self.pinned or reading).study)
         return from_document({**biases, **dict(self.study), **shared, "scales": scales, "seeds": seeds})
 

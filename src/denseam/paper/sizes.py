@@ -5,7 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from denseam.rules import MemoriesOnly
+from denseam.rules import MemoriesOnly, Regime
+from denseam.rules.fields import parameters
+from denseam.rules.regimes import DEFAULT_REGIME, REGIMES
+from denseam.rules.sizes import WORDS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,8 +32,7 @@ class Size:
     most_seeds
         The seeds that count where they are.
     single
-        The scales from which on one seed suffices: N in the proportional regime, and K if only memories
-        grow. Further seeds count where they are.
+        Regime → the scale from which on one seed suffices. Further seeds count where they are.
     per_decade
         Learning rates per factor of ten.
     precision
@@ -47,9 +49,49 @@ class Size:
     epochs: int
     seeds: int
     most_seeds: int
-    single: tuple[int, int] | None
+    single: Mapping[str, int] | None
     per_decade: int
     precision: str
+
+    def fixed(self, regime: str, width: int) -> Regime:
+        """Return a regime in which only one size grows.
+
+        Where only memories grow it is this size's own; elsewhere the sizes that stay are those in proportion
+        at one of the `features`.
+        """
+        if regime == self.regime.name:
+            return self.regime
+        shape, kind = DEFAULT_REGIME.shape(self.features_of(width)), REGIMES[regime]
+        sizes = {word: getattr(shape, letter) for letter, word in WORDS.items() if word in parameters(kind)}
+        fixed: Regime = kind(**sizes)
+        return fixed
+
+    def features_of(self, width: int) -> int:
+        """Return one of the `features`; the largest, if there are fewer."""
+        return self.features[min(width, len(self.features) - 1)]
+
+    def scales(self, regime: str, width: int) -> tuple[int, ...]:
+        """Return the scales of a regime; `width` says which of the `features` a model has that does not grow.
+
+        Batches go up to N, samples up to eight times those in proportion, and epochs up to those of the
+        other regimes.
+        """
+        N = self.features_of(width)
+        P = DEFAULT_REGIME.shape(N).P
+        assert P is not None
+        count = len(self.features)
+        return {
+            "proportional": self.features,
+            "memories-only": self.memories,
+            "batch-only": _halves(N, count),
+            "samples-only": _halves(8 * P, count),
+            "epochs": _halves(self.epochs, min(count, 4)),
+        }[regime]
+
+
+def _halves(largest: int, count: int) -> tuple[int, ...]:
+    """Return this many sizes, each half of the next, as far as there are."""
+    return tuple(s for k in reversed(range(count)) if (s := largest >> k))
 
 
 SIZES: Mapping[str, Size] = {
@@ -81,7 +123,7 @@ SIZES: Mapping[str, Size] = {
             epochs=256,
             seeds=3,
             most_seeds=6,
-            single=(2048, 131072),
+            single={"proportional": 2048, "memories-only": 131072},
             per_decade=4,
             precision="tf32",
         ),

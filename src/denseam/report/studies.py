@@ -11,6 +11,7 @@ import numpy as np
 
 from denseam.analysis.transfer import Verdict, hold_others, verdict
 from denseam.report.command import FROM_TABLE, sweep_command
+from denseam.rules.regimes import REGIMES
 from denseam.studies.records import COLUMNS, PROBE_COLUMNS, Records, Row, epochs_of, has_curves
 from denseam.training.quantities import QUANTITIES
 
@@ -143,14 +144,23 @@ def _stop_documents(
 
 
 def _epochs(rows: Sequence[Row], share: float) -> tuple[list[int], list[int]]:
-    """Return the epochs kept in curves, and those at which the horizon slider stops."""
+    """Return the epochs kept in curves, and those at which the horizon slider stops.
+
+    Where the length of training is what grows, it stops only at the end.
+    """
     known = epochs_of(max(rows, key=lambda r: len(r["loss"])))
     last = known[-1] if known else 1
     runs = min(len(rows), max(1, int(MOST_RUNS * share)))
     points = max(2, min(MOST_EPOCHS, int(MOST_NUMBERS * share) // runs))
     stops = _log_spaced(known or [1], min(STOPS, points))
     kept = sorted({*stops, *_log_spaced(known or [1], max(2, points - len(stops)))})
-    return kept, [*(e for e in stops if e != last), last]
+    earlier = [] if _lengths_grow(rows) else [e for e in stops if e != last]
+    return kept, [*earlier, last]
+
+
+def _lengths_grow(rows: Sequence[Row]) -> bool:
+    """Return whether runs of larger scales are longer."""
+    return "E" in getattr(REGIMES.get(str(rows[0].get("regime"))), "grows", ())
 
 
 def _log_spaced(known: Sequence[int], count: int) -> list[int]:
@@ -161,18 +171,24 @@ def _log_spaced(known: Sequence[int], count: int) -> list[int]:
 
 def _alike(records: Records) -> Records:
     """Return records whose curves have the same epochs, even if only some were thinned."""
-    if len({len(r["loss"]) for r in records}) == 1:
+    if len({len(r["loss"]) for r in records}) == 1 or _lengths_grow(records):
         return records
     common = epochs_of(min(records, key=lambda r: len(r["loss"])))
     return Records(r | {"loss": _curve(r, common), "loss_epochs": common} for r in records)
 
 
 def _curve(row: Row, epochs: Sequence[int]) -> list[float]:
-    """Return the loss at these epochs; for a thinned curve, that of the last known epoch before."""
+    """Return the loss at these epochs; for a thinned curve, that of the last known epoch before.
+
+    It is infinite, and not drawn, after the end of a run that is shorter than others.
+    """
     known, losses = epochs_of(row), row["loss"]
     if not known:
         return [math.inf] * len(epochs)
-    return [float(losses[max(0, bisect.bisect_right(known, e) - 1)]) for e in epochs]
+    places = [max(0, bisect.bisect_right(known, e) - 1) for e in epochs]
+    return [
+        float(losses[place]) if e <= known[-1] else math.inf for e, place in zip(epochs, places, strict=True)
+    ]
 
 
 def _drawn(rows: list[Row], seeds: Sequence[int], share: float) -> tuple[list[Row], str]:

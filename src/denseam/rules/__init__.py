@@ -9,12 +9,13 @@ N     features: the length of x
 K     memories: the rows of W
 P     samples in the training set
 B     samples in a batch
+E     epochs: passes over the training set
 ====  ==================================================
 
 The *prescription* (the paper's Table 1) is the parameterization under which training does not depend
 on size, so that a learning rate tuned at small size is right at large size.
 
-Files follow the theory: `sizes` (N, K, P, B), `regimes` (which of them grow), `powers` (products of powers
+Files follow the theory: `sizes` (N, K, P, B, E), `regimes` (which of them grow), `powers` (products of powers
 of the sizes), `optimizers` (what each makes of a gradient), `table` (the paper's Table 1 as data, and rows
 for further optimizers), `parameterizations` (a rule, and its numbers at a shape), `prescriptions` (rules by
 name), `explain` (a rule as a table), `cost` (of training), and `fields` (what a hyperparameter is).
@@ -23,10 +24,11 @@ name), `explain` (a rule as a table), `cost` (of training), and `fields` (what a
 from denseam.rules.parameterizations import Constants, Mismatch, Parameterization, Scales
 from denseam.rules.powers import Power
 from denseam.rules.prescriptions import parameterization, prescription, standard
-from denseam.rules.regimes import MemoriesOnly, Proportional, Regime
+from denseam.rules.regimes import BatchOnly, Epochs, MemoriesOnly, Proportional, Regime, SamplesOnly
 from denseam.rules.sizes import Shape
 
 __all__ = [
-    "Constants", "MemoriesOnly", "Mismatch", "Parameterization", "Power", "Proportional", "Regime", "Scales",
-    "Shape", "parameterization", "prescription", "standard",
+    "BatchOnly", "Constants", "Epochs", "MemoriesOnly", "Mismatch", "Parameterization", "Power",
+    "Proportional", "Regime", "SamplesOnly", "Scales", "Shape", "parameterization", "prescription",
+    "standard",
 ]  # fmt: skip

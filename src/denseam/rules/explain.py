@@ -6,6 +6,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from denseam.errors import InputError
+from denseam.rules.optimizers import AVERAGES
+from denseam.rules.powers import ONE
 from denseam.rules.regimes import REGIMES
 from denseam.rules.sizes import Shape
 from denseam.rules.table import CONSTANTS
@@ -33,6 +35,10 @@ def _heading(scales: Scales, base: Shape | None) -> list[str]:
     lines.append(f"target: {scales.shape}")
     if constants:
         lines.append("constants: " + ", ".join(f"{k} = {v:.6g}" for k, v in asdict(constants).items()))
+    for name in AVERAGES:
+        if rule and (power := getattr(rule, f"forget_{name}")) != ONE:
+            factor = getattr(scales, f"forget_{name}")
+            lines.append(f"averages: 1 − {name} is multiplied by {power} = {factor:.6g}, up to 1")
     if rule and not rule.prescribed and rule.name == "prescription":
         lines.append("warning: not prescribed; not expected to transfer")
     return lines

@@ -9,10 +9,15 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal, get_args
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, Literal, get_args
 
 OptimizerName = Literal["sgd", "adam", "adamw", "lion", "sign", "muon"]
+
+
+#: The hyperparameters of averages over steps.
+AVERAGES = ("momentum", "beta1", "beta2")
 
 
 class Normalisation(enum.Enum):
@@ -46,6 +51,10 @@ class UpdateRule:
         The optimizer of the biases, if it is another one.
     calibrated
         The optimizer whose calibration a forecast takes; '' if there is none.
+    batch
+        The power of B that its rates have at a fixed number of epochs (`docs/regimes.md`).
+    forgets
+        Hyperparameter of an average → the power of B that 1 − its value then has.
     """
 
     #: Its name in studies and on the command line.
@@ -60,6 +69,8 @@ class UpdateRule:
     nesterov: bool | None = None
     biases: OptimizerName | None = None
     calibrated: str = ""
+    batch: Fraction = Fraction(1)
+    forgets: Mapping[str, Fraction] = field(default_factory=dict)
 
     @property
     def follows_gradient(self) -> bool:
@@ -73,6 +84,10 @@ class UpdateRule:
 
 
 _BETAS = {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8}
+#: An average over the same number of samples at every B.
+_SAME = Fraction(1)
+#: Adam divides by the size of single gradients, whose noise is of order B^-1/2.
+_BY_ADAM: Any = {"batch": Fraction(1, 2), "forgets": {"beta1": _SAME, "beta2": _SAME}}
 
 OPTIMIZERS: Mapping[str, UpdateRule] = {
     rule.name: rule
@@ -82,23 +97,26 @@ OPTIMIZERS: Mapping[str, UpdateRule] = {
             moments=0, workspace=0, nesterov=False, calibrated="sgd",
         ),
         UpdateRule(
-            "adam", "Adam", Normalisation.ENTRIES, _BETAS, 0.03, moments=2, workspace=1, calibrated="adam"
+            "adam", "Adam", Normalisation.ENTRIES, _BETAS, 0.03, moments=2, workspace=1, calibrated="adam",
+            **_BY_ADAM,
         ),
         UpdateRule(
             "adamw", "AdamW", Normalisation.ENTRIES, _BETAS | {"decay": 1e-4}, 0.03,
-            moments=2, workspace=1, calibrated="adam",
+            moments=2, workspace=1, calibrated="adam", **_BY_ADAM,
         ),
         UpdateRule(
             "lion", "Lion", Normalisation.ENTRIES, {"beta1": 0.9, "beta2": 0.99, "decay": 0.0}, 0.01,
             moments=1, workspace=1, calibrated="adam",
+            forgets={"beta1": Fraction(1, 2), "beta2": _SAME},
         ),
         UpdateRule(
             "sign", "sign of the momentum", Normalisation.ENTRIES, {"momentum": 0.9, "decay": 0.0}, 0.01,
-            moments=1, workspace=1, nesterov=False, calibrated="adam",
+            moments=1, workspace=1, nesterov=False, calibrated="adam", forgets={"momentum": _SAME},
         ),
         UpdateRule(
             "muon", "Muon", Normalisation.ORTHOGONAL, {"momentum": 0.95, **_BETAS, "decay": 0.0}, 0.02,
             moments=1, workspace=3, nesterov=True, biases="adam",
+            forgets={"momentum": _SAME, **_BY_ADAM["forgets"]},
         ),
     )
 }  # fmt: skip

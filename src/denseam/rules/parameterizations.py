@@ -57,6 +57,8 @@ class Scales:
         which makes ``η_W λ_W`` independent of the sizes.
     epsilon_b, epsilon_c
         Factors on Adam's ε for the biases.
+    forget_momentum, forget_beta1, forget_beta2
+        Factors on 1 − μ, 1 − β1 and 1 − β2, the rates at which averages forget.
     rule, constants
         Where the numbers come from; None if they were set by hand.
     """
@@ -75,6 +77,9 @@ class Scales:
     decay_W: float = 1.0
     epsilon_b: float = 1.0
     epsilon_c: float = 1.0
+    forget_momentum: float = 1.0
+    forget_beta1: float = 1.0
+    forget_beta2: float = 1.0
     rule: Parameterization | None = None
     constants: Constants | None = None
 
@@ -92,6 +97,11 @@ class Scales:
         refuse(above_zero(theta=theta))
         return replace(self, **_in_units(self, theta), rule=None, constants=None)
 
+    def average(self, name: str, value: float) -> float:
+        """Return μ, β1 or β2 at this shape, ``1 − (1 − value)·factor``, and 0 if that is negative."""
+        factor = getattr(self, f"forget_{name}")
+        return value if factor == 1 else max(0.0, 1 - (1 - value) * factor)
+
     def canonical(self) -> Scales:
         """Return the equivalent scales with W of unit variance."""
         return self if self.W_std == 1 else self.rescaled(1 / self.W_std)
@@ -106,7 +116,7 @@ class Scales:
     def to_json(self) -> dict[str, Any]:
         """Return a plain document; `from_json` reads it back."""
         document = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("shape", "rule")}
-        document["shape"] = asdict(self.shape)
+        document["shape"] = self.shape.to_json()
         document["constants"] = asdict(self.constants) if self.constants else None
         document["rule"] = self.rule.to_json() if self.rule else None
         return document
@@ -172,6 +182,9 @@ class Parameterization:
     decay_W: Power = ONE
     epsilon_b: Power = ONE
     epsilon_c: Power = ONE
+    forget_momentum: Power = ONE
+    forget_beta1: Power = ONE
+    forget_beta2: Power = ONE
     prescribed: bool = False
     #: Whether it was derived for centred activations only.
     centred_only: bool = False
@@ -211,8 +224,8 @@ class Parameterization:
     def mismatch(self) -> Mismatch:
         """Return by which exponents (s1, s2, eta_W) grow faster than prescribed.
 
-        They are exponents of N in the proportional regime, where K, P and B follow N, and exponents of K
-        where only the memories grow.
+        They are exponents of the size that stands for the scale: of N in the proportional regime, where K, P
+        and B follow N, and of K, B, P or E where only that grows.
         """
         mine, row = self.canonical(), TABLE[self.regime, self.family, self.optimizer]
         ratios = (mine.s1 / row.s1, mine.s2 / row.s2, mine.eta_W / row.eta_W)

@@ -18,7 +18,7 @@ _FIELDS = {**{letter: letter for letter in WORDS}, LARGER.replace(" ", ""): "lar
 
 @dataclass(frozen=True)
 class Power:
-    """A product of powers of the sizes, ``N^n K^k P^p B^b max(K, N)^m``; exponents may be fractions."""
+    """A product of powers of the sizes, ``N^n K^k P^p B^b E^e max(K, N)^m``; exponents may be fractions."""
 
     N: Fraction | float = 0
     K: Fraction | float = 0
@@ -26,6 +26,7 @@ class Power:
     B: Fraction | float = 0
     #: The exponent of max(K, N), the longer side of W.
     larger: Fraction | float = 0
+    E: Fraction | float = 0
 
     def __post_init__(self) -> None:
         exponents = {f.name: getattr(self, f.name) for f in fields(self)}
@@ -45,11 +46,11 @@ class Power:
     def along(self, regime: RegimeName) -> Fraction | float:
         """Return the exponent of the scale in a regime: the sum over all sizes that grow with it.
 
-        K grows in every regime, and max(K, N) with it; where only the memories grow, from K = N on.
+        max(K, N) grows with K; where only the memories grow, from K = N on.
         """
-        return sum(
-            (getattr(self, letter) for letter in REGIMES[regime].grows), start=self.larger + Fraction(0)
-        )
+        grows = REGIMES[regime].grows
+        larger = self.larger if "K" in grows else 0
+        return sum((getattr(self, letter) for letter in grows), start=larger + Fraction(0))
 
     def __mul__(self, other: Power) -> Power:
         return Power(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
@@ -57,7 +58,7 @@ class Power:
     def __truediv__(self, other: Power) -> Power:
         return self * other ** (-1)
 
-    def __pow__(self, k: int) -> Power:
+    def __pow__(self, k: Fraction | int) -> Power:
         return Power(*(getattr(self, f.name) * k for f in fields(self)))
 
     @classmethod
@@ -74,7 +75,8 @@ class Power:
                 pass
             if factor != "1":
                 raise InputError(
-                    f"{text!r} must be a product of powers of N, K, P, B or {LARGER}, as in N^-1/2·K, or 1"
+                    f"{text!r} must be a product of powers of {', '.join(WORDS)} or {LARGER}, "
+                    "as in N^-1/2·K, or 1"
                 )
         return power
 

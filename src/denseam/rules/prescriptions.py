@@ -9,21 +9,23 @@ from dataclasses import fields, replace
 from typing import Any, Protocol, runtime_checkable
 
 from denseam.errors import InputError, UnprescribedWarning, listed, refuse, together, typed
-from denseam.rules.optimizers import OPTIMIZERS, OptimizerName
+from denseam.rules.optimizers import AVERAGES, OPTIMIZERS, OptimizerName
 from denseam.rules.parameterizations import Parameterization
 from denseam.rules.powers import ONE, Power
 from denseam.rules.regimes import REGIMES, Regime, RegimeName
-from denseam.rules.table import FAMILIES, GRADIENT, HALF, IN_THE_PAPER, TABLE, is_prescribed
+from denseam.rules.table import FAMILIES, FIXED_MODEL, GRADIENT, HALF, IN_THE_PAPER, TABLE, is_prescribed
 
 
 def _row(family: str, optimizer: OptimizerName, regime: RegimeName) -> Parameterization:
     row, prescribed = TABLE[regime, family, optimizer], is_prescribed(family, optimizer)
-    source = "docs/optimizers.md"
-    if optimizer in IN_THE_PAPER:
+    source = "docs/regimes.md" if regime in FIXED_MODEL else "docs/optimizers.md"
+    if optimizer in IN_THE_PAPER and regime not in FIXED_MODEL:
         source = "Table 1 of the paper" if prescribed else "the paper's experiments"
     source += "" if prescribed else "; not prescribed"
+    forgets: dict[str, Any] = {f"forget_{name}": power for name, power in row.forgets.items()}
     return Parameterization(
-        "prescription", family, optimizer, regime, row.s1, row.s2, row.eta_W, decay_W=row.decay_W,
+        "prescription", family, optimizer, regime, row.s1, row.s2, row.eta_W, row.eta_b, row.eta_b,
+        decay_W=row.decay_W, **forgets,
         prescribed=prescribed, source=source, equations=(*row.equations, "etab-cases", "etac-cases"),
     )  # fmt: skip
 
@@ -83,7 +85,7 @@ def prescription(
     optimizer
         'sgd', 'adam', 'adamw', 'lion', 'sign' or 'muon'.
     regime
-        'proportional' or 'memories-only', or one of the regime objects.
+        'proportional', 'memories-only', 'batch-only', 'samples-only' or 'epochs', or a regime object.
     """
     row = _row(*_resolve(activation, optimizer, regime))
     if not row.prescribed:
@@ -115,7 +117,7 @@ def standard(
 #: The factors on Adam's ε, which the paper's table leaves open.
 _EPSILONS = {"epsilon_W", "epsilon_b", "epsilon_c"}
 #: What can be changed without changing the size of the gradient.
-_GRADIENT_STAYS = {"eta_W", "eta_b", "eta_c", "decay_W"} | _EPSILONS
+_GRADIENT_STAYS = {"eta_W", "eta_b", "eta_c", "decay_W", *(f"forget_{name}" for name in AVERAGES)} | _EPSILONS
 
 #: A comma between two changes, not that of max(K, N).
 _OUTSIDE_PARENTHESES = re.compile(r",(?![^(]*\))")

@@ -45,7 +45,7 @@ _INV_SQRT_N, _SQRT_N = Power(N=-HALF), Power(N=HALF)
 _INV_SQRT_K, _SQRT_K, _INV_K = Power(K=-HALF), Power(K=HALF), Power(K=-1)
 
 #: (regime, family) → the powers of s1 and s2, and the paper's equations for them.
-MULTIPLIERS: Mapping[tuple[str, str], tuple[Power, Power, tuple[str, str]]] = {
+_MULTIPLIERS: Mapping[tuple[str, str], tuple[Power, Power, tuple[str, str]]] = {
     ("proportional", "elementwise"): (_INV_SQRT_N, _INV_SQRT_K, ("s1-scaling", "s2-proportional-linear")),
     ("proportional", "softmax"): (_INV_SQRT_N, _SQRT_K, ("softmax-s1", "softmax-s2")),
     ("memories-only", "elementwise"): (_INV_SQRT_N, _INV_K, ("s1-scaling", "s2-onlyK-linear")),
@@ -53,12 +53,35 @@ MULTIPLIERS: Mapping[tuple[str, str], tuple[Power, Power, tuple[str, str]]] = {
     # the figures use √N.
     ("memories-only", "softmax"): (_INV_SQRT_N, _SQRT_N, ("softmax-s1", "K-only-scaling, softmax")),
 }
+#: Regimes in which the model does not grow; their multipliers are those in proportion.
+FIXED_MODEL = ("batch-only", "samples-only", "epochs")
+MULTIPLIERS: Mapping[tuple[str, str], tuple[Power, Power, tuple[str, str]]] = {
+    **_MULTIPLIERS,
+    **{
+        (regime, family): row
+        for (in_proportion, family), row in _MULTIPLIERS.items()
+        for regime in FIXED_MODEL
+        if in_proportion == "proportional"
+    },
+}
 
-#: What the size of an update is set by → the powers of eta_W and of λ_W; η_W λ_W has no size in it.
-RATES: Mapping[Normalisation, tuple[Power, Power]] = {
-    Normalisation.GRADIENT: (Power(K=1), _INV_K),
-    Normalisation.ENTRIES: (ONE, ONE),
-    Normalisation.ORTHOGONAL: (Power(larger=HALF), Power(larger=-HALF)),
+#: What the size of an update is set by → the power of eta_W.
+RATES: Mapping[Normalisation, Power] = {
+    Normalisation.GRADIENT: Power(K=1),
+    Normalisation.ENTRIES: ONE,
+    Normalisation.ORTHOGONAL: Power(larger=HALF),
+}
+
+#: The batch, counted per feature, so that constants are as large as in proportion.
+_BATCH = Power(B=1, N=-1)
+#: Regime → what its rates follow besides the model, to a power of the optimizer's own.
+FOLLOWED: Mapping[str, Power] = {"batch-only": _BATCH}
+#: Regime → one over the number of steps, as a power of what grows. η_W λ_W follows it, so that the time of
+#: decay is the same share of training at every scale. Where it is not listed, the number of steps stays.
+PER_STEP: Mapping[str, Power] = {
+    "batch-only": _BATCH,
+    "samples-only": Power(P=-1, N=1),
+    "epochs": Power(E=-1),
 }
 
 #: Family and normalisation for which no learning rate is known to transfer. Softmax gives rows with a large
@@ -75,12 +98,17 @@ _RATE_EQUATIONS: Mapping[tuple[str, str], tuple[str, str]] = {
 
 
 class Row(NamedTuple):
-    """The powers of s1, s2, eta_W and decay_W, and the equations of the first three."""
+    """The powers of one case, and the equations of the first three.
+
+    `eta_b` is that of both biases, `forgets` has those of 1 − μ, 1 − β1 and 1 − β2 where they are not 1.
+    """
 
     s1: Power
     s2: Power
     eta_W: Power
+    eta_b: Power
     decay_W: Power
+    forgets: Mapping[str, Power]
     equations: tuple[str, str, str]
 
 
@@ -90,6 +118,8 @@ def is_prescribed(family: str, optimizer: str) -> bool:
 
 
 def _rate_equation(regime: str, family: str, rule: UpdateRule) -> str:
+    if regime in FIXED_MODEL:
+        return f"{regime} (docs/regimes.md)"
     of_sgd, of_adam = _RATE_EQUATIONS[regime, family]
     match rule.normalisation:
         case Normalisation.GRADIENT:
@@ -99,14 +129,25 @@ def _rate_equation(regime: str, family: str, rule: UpdateRule) -> str:
     return f"{rule.title} (docs/optimizers.md)"
 
 
-#: (regime, family, optimizer) → its row. Those of SGD and Adam are the paper's Table 1; for softmax with SGD,
-#: which has no prescription, they are the scales of its experiments.
+def _row(regime: str, family: str, rule: UpdateRule) -> Row:
+    s1, s2, equations = MULTIPLIERS[regime, family]
+    followed = FOLLOWED.get(regime, ONE)
+    eta_W = RATES[rule.normalisation] * followed**rule.batch
+    return Row(
+        s1, s2, eta_W,
+        eta_b=followed**rule.of_biases.batch,
+        decay_W=PER_STEP.get(regime, ONE) / eta_W,
+        forgets={name: followed**power for name, power in rule.forgets.items() if followed != ONE},
+        equations=(*equations, _rate_equation(regime, family, rule)),
+    )  # fmt: skip
+
+
+#: (regime, family, optimizer) → its row. Those of SGD and Adam in proportion and with memories only are the
+#: paper's Table 1; for softmax with SGD, which has no prescription, they are the scales of its experiments.
 TABLE: Mapping[tuple[str, str, str], Row] = {
-    (regime, family, name): Row(
-        s1, s2, *RATES[rule.normalisation], (*equations, _rate_equation(regime, family, rule))
-    )
+    (regime, family, name): _row(regime, family, rule)
     for name, rule in OPTIMIZERS.items()
-    for (regime, family), (s1, s2, equations) in MULTIPLIERS.items()
+    for regime, family in MULTIPLIERS
 }
 #: The optimizers of the paper's table.
 IN_THE_PAPER = ("sgd", "adam")
@@ -119,4 +160,8 @@ IN_THE_PAPER = ("sgd", "adam")
 GRADIENT: Mapping[str, Mapping[str, Power]] = {
     "proportional": {"W": Power(N=-1), "b": _INV_SQRT_N, "c": _INV_SQRT_N},
     "memories-only": {"W": _INV_K, "b": _INV_K, "c": ONE},
+    **{
+        regime: {"W": Power(K=-HALF, B=-HALF), "b": Power(N=HALF, K=-HALF, B=-HALF), "c": Power(B=-HALF)}
+        for regime in FIXED_MODEL
+    },
 }

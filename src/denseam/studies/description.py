@@ -17,7 +17,7 @@ from typing import Any, Literal
 from denseam.data.preparation import DEFAULT_PREPARATION, Preparation
 from denseam.rules.fields import NEEDED, InKey, Kind, Parameter, Part, parameter, parameters
 from denseam.rules.optimizers import OPTIMIZERS, having
-from denseam.rules.regimes import DEFAULT_REGIME, REGIMES, Regime
+from denseam.rules.regimes import DEFAULT_REGIME, REGIMES, Regime, regime_parameters
 from denseam.rules.table import BIAS_INITS
 
 Precision = Literal["float32", "tf32", "bf16", "float64"]
@@ -96,7 +96,7 @@ class Description:
         choices=tuple(OPTIMIZERS), key=_ALWAYS,
     )  # fmt: skip
     scales: Sequence[int] = parameter(
-        Part.GROWTH, Kind.WHOLES, "Sizes to compare: N, or K where only memories grow; as in 32,64,128.",
+        Part.GROWTH, Kind.WHOLES, "Sizes to compare, of what grows: N, K, B, P or epochs; as in 32,64,128.",
         low=1, key=_NEVER,
     )  # fmt: skip
     eta0: Sequence[float] = described_elsewhere()
@@ -151,7 +151,7 @@ class Description:
 
 #: The name of the regime in a document; a study holds the regime itself.
 REGIME = Parameter(
-    Part.GROWTH, Kind.CHOICE, "What grows: proportional (all sizes) or memories-only.",
+    Part.GROWTH, Kind.CHOICE, f"What grows: all sizes, or one of them ({', '.join(REGIMES)}).",
     name="regime", document="regime", default="proportional", choices=tuple(REGIMES), key=_ALWAYS,
 )  # fmt: skip
 
@@ -162,7 +162,7 @@ def _document() -> dict[str, Parameter]:
         *parameters(Description).values(),
         *parameters(Preparation).values(),
         REGIME,
-        *(p for regime in REGIMES.values() for p in parameters(regime).values()),
+        *regime_parameters().values(),
         *AXES.values(),
     ]
     order = list(Part)

@@ -18,7 +18,7 @@ from denseam.data.preparation import Preparation
 from denseam.errors import InputError, collecting, refuse, together
 from denseam.model import lagrangians
 from denseam.model.lagrangians import Lagrangian, Softmax
-from denseam.rules import MemoriesOnly, Parameterization, Proportional, Regime
+from denseam.rules import Parameterization, Regime
 from denseam.rules.fields import Kind, Parameter, logspace, parameters
 from denseam.rules.regimes import regime_from
 from denseam.studies.description import AXES, DOCUMENT, Description
@@ -62,7 +62,7 @@ def problems_of(values: Mapping[str, Any]) -> list[str]:
     """Return a message for each unknown key and each invalid value of a flat document, taken by itself."""
     problems = [unknown("key", key, DOCUMENT) for key in values if key not in (*DOCUMENT, *TABLES)]
     for key, value in values.items():
-        if key in DOCUMENT and not (key == "regime" and isinstance(value, Proportional | MemoriesOnly)):
+        if key in DOCUMENT and not (key == "regime" and isinstance(value, Regime)):
             with collecting(problems):
                 DOCUMENT[key].read(value)
     if "activation" in values:
@@ -110,7 +110,7 @@ def _axes(axes: Any, values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _regime(values: Mapping[str, Any], defaults: Mapping[str, Regime] | None) -> Regime:
     regime = values.get("regime")
-    return regime if isinstance(regime, Proportional | MemoriesOnly) else regime_from(values, defaults)
+    return regime if isinstance(regime, Regime) else regime_from(values, defaults)
 
 
 def preparation_from(values: Mapping[str, Any]) -> Preparation:

@@ -23,9 +23,9 @@ from denseam.model import lagrangians
 from denseam.model.lagrangians import Identity, Lagrangian, Softmax, Tanh
 from denseam.rules import Parameterization, Shape, cost, parameterization
 from denseam.rules.fields import InKey, Parameter, is_given, parameters, read_fields
-from denseam.rules.optimizers import OPTIMIZERS, UpdateRule
+from denseam.rules.optimizers import AVERAGES, OPTIMIZERS, UpdateRule
 from denseam.rules.prescriptions import PARAMETERIZATIONS
-from denseam.rules.regimes import MemoriesOnly, Proportional
+from denseam.rules.regimes import REGIMES, Regime
 from denseam.studies.description import AXES, Description
 from denseam.training.quantities import log_spaced, resolve
 
@@ -34,6 +34,9 @@ ENGINE = 1
 
 #: By default there is one measurement per this many steps; it costs about as much as ten of them.
 STEPS_PER_PROBE = 128
+
+#: The regimes, as they are written in Python.
+_REGIMES = ", ".join(f"{regime.__name__}(…)" for regime in REGIMES.values())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,16 +61,17 @@ class Study(Description):
     optimizer
         A name of `denseam.rules.optimizers.OPTIMIZERS`: 'sgd', 'adam', 'adamw', 'lion', 'sign' or 'muon'.
     scales
-        The sizes to compare, in increasing order: N in the proportional regime, K where only the memories
-        grow.
+        The sizes to compare, in increasing order: N in the proportional regime, otherwise K, B, P or the
+        epochs, whichever grows.
     eta0
         The learning rates to try, in increasing order.
     regime
-        `Proportional(κ, ρ, β)` or `MemoriesOnly(N, P, B)`.
+        `Proportional(κ, ρ, β)`, `MemoriesOnly(N, P, B)`, `BatchOnly(N, K, P)`, `SamplesOnly(N, K, B)` or
+        `Epochs(N, K, P, B)`.
     seeds
         Their number, or a list of them.
     epochs
-        Passes over the data.
+        Passes over the data; no effect in the regime `Epochs`, whose scales they are.
     noise
         Standard deviation of the noise.
     data
@@ -107,8 +111,8 @@ class Study(Description):
         if is_given(self.activation):
             with collecting(problems):
                 lagrangian = lagrangian_of(self.activation, self.power)
-        if not isinstance(self.regime, Proportional | MemoriesOnly):
-            problems.append(f"regime must be Proportional(…) or MemoriesOnly(…), got {self.regime!r}")
+        if not isinstance(self.regime, Regime):
+            problems.append(f"regime must be one of {_REGIMES}, got {self.regime!r}")
         elif "scales" in values:
             problems += self._shape_problems()
         problems += self._belonging_problems(lagrangian)
@@ -116,6 +120,8 @@ class Study(Description):
         assert lagrangian is not None
         # The Lagrangian holds its power.
         self._set({"activation": lagrangian, "power": None})
+        if "E" in self.regime.grows:  # every run has its own
+            self._set({"epochs": parameters(Description)["epochs"].default})
         if self.centred is None:
             self._set({"centred": not isinstance(lagrangian, Identity)})
         together(self._read_nesterov, self._check_rule, self._resolve_probes)
@@ -261,7 +267,15 @@ class Study(Description):
 
     def steps(self, shape: Shape) -> int:
         """Return the number of steps of a run at a shape."""
-        return cost.steps(shape, self.epochs)
+        return cost.steps(shape, self.epochs_at(shape))
+
+    def operations(self, shape: Shape) -> float:
+        """Return the floating-point operations of a run at a shape."""
+        return cost.operations(shape, self.epochs_at(shape), self.optimizer)
+
+    def epochs_at(self, shape: Shape) -> int:
+        """Return the epochs of a run at a shape: those of the study, unless they are one of its sizes."""
+        return self.epochs if shape.E is None else shape.E
 
     def steps_to_probe(self, shape: Shape) -> tuple[int, ...]:
         """Return the steps at which a run of a shape is measured."""
@@ -311,12 +325,13 @@ class Study(Description):
         if self.update_rule.follows_gradient and not self.uses("decay"):
             powers["decay_W"] = {}  # it has no effect, and was 1 before SGD had a decay
         # These were added later; while they are 1, runs keep their earlier keys.
-        return {k: v for k, v in powers.items() if v or k not in ("epsilon_b", "epsilon_c")}
+        later = ("epsilon_b", "epsilon_c", *(f"forget_{name}" for name in AVERAGES))
+        return {k: v for k, v in powers.items() if v or k not in later}
 
     @property
     def id(self) -> str:
         """A short hash of the settings and of the regime: the same for runs that can be compared."""
-        ratios = dataclasses.asdict(self.regime)
+        ratios = dataclasses.asdict(self.regime)  # type: ignore[call-overload]  # every regime is a dataclass
         whole = {k: int(v) for k, v in ratios.items() if isinstance(v, float) and v.is_integer()}
         return _hash(self.settings() | {"ratios": ratios | whole})[:12]
 
@@ -337,7 +352,8 @@ class Study(Description):
                 for point in points:
                     values = first | dict(point)
                     document = settings | {
-                        "shape": dataclasses.asdict(shape),
+                        "shape": {letter: getattr(shape, letter) for letter in "NKPB"},
+                        "epochs": self.epochs_at(shape),
                         "seed": seed,
                         "values": {axis: v for axis, v in values.items() if _in_key(AXES[axis], v)},
                     }
@@ -352,9 +368,8 @@ class Study(Description):
         scales = ", ".join(map(str, self.scales))
         seeds = len(tuple(self.seeds))  # type: ignore[arg-type]
         many = "" if seeds == 1 else "s"
-        return (
-            f"{self.name}: {self.regime.letter} = {scales}; {axes}; {seeds} seed{many}; {self.epochs} epochs"
-        )
+        epochs = "" if "E" in self.regime.grows else f"; {self.epochs} epochs"
+        return f"{self.name}: {self.regime.letter} = {scales}; {axes}; {seeds} seed{many}{epochs}"
 
 
 def unknown(what: str, name: str, known: Iterable[str]) -> str:

@@ -11,7 +11,7 @@ from torch.optim import Optimizer
 
 from denseam.errors import InputError, listed, refuse
 from denseam.rules import Scales
-from denseam.rules.optimizers import OPTIMIZERS, Normalisation
+from denseam.rules.optimizers import AVERAGES, OPTIMIZERS, Normalisation, UpdateRule
 
 #: The roles of a parameter: memories, bias of the hidden neurons, bias of the features.
 ROLES = ("W", "b", "c")
@@ -64,6 +64,9 @@ def param_groups(
         that of the optimizer, which scales made for 'adamw' or 'muon' set to their own: 1e-4 and none.
     only
         The roles whose groups are returned.
+
+    Where the rule changes averages with the batch, the groups also have PyTorch's default betas or momentum
+    at this shape; set others by `scales.average`.
     """
     refuse(f"only must be roles among {listed(ROLES)}, got {role!r}" for role in only if role not in ROLES)
     model = _unwrapped(model)
@@ -92,12 +95,23 @@ def param_groups(
         group |= {"prescribed": rate, "made_for": own.name, "factor": factor}  # for `verify`
         if epsilon is not None and "epsilon" in own.defaults and factor == 1:
             group["eps"] = epsilon * factors[role]
+        group |= _averages(own, scales)
         if decay is not None:
             group["weight_decay"] = factor * decay * scales.decay_W if role == "W" else 0.0
         if own.normalisation is Normalisation.ORTHOGONAL:
             group["adjust_lr_fn"] = "original"
         groups.append(group)
     return groups
+
+
+def _averages(own: UpdateRule, scales: Scales) -> dict[str, Any]:
+    """Return PyTorch's default averages at this shape, if the rule changes them with it."""
+    averages = {name: scales.average(name, own.defaults[name]) for name in AVERAGES if name in own.defaults}
+    if all(value == own.defaults[name] for name, value in averages.items()):
+        return {}
+    if own.normalisation is Normalisation.ENTRIES and "beta1" in averages:
+        return {"betas": (averages["beta1"], averages["beta2"])}
+    return {"momentum": averages["momentum"]}
 
 
 #: PyTorch decays with these by default.

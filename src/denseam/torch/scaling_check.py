@@ -97,12 +97,13 @@ def sweep(
         shape = regime.shape(scale)
         module = model(shape, seed).to(device)
         began = time.perf_counter()
-        initial = _initial(module, shape, seed, epochs, noise)
-        errors, zero = _train(module, optimizer(module, shape, rate), shape, seed, epochs, noise)
+        length = epochs if shape.E is None else shape.E
+        initial = _initial(module, shape, seed, length, noise)
+        errors, zero = _train(module, optimizer(module, shape, rate), shape, seed, length, noise)
         row = _row(
             name, regime, scale, shape, seed, rate, ending(errors, initial), initial, zero, epochs, noise
         )
-        rows.append(row | {"seconds": time.perf_counter() - began})
+        rows.append(row | {"epochs": length, "seconds": time.perf_counter() - began})
     return Records(rows)
 
 

@@ -24,7 +24,7 @@ from denseam.errors import InputError, at_least_zero, below_one, listed, refuse,
 from denseam.model.dense_am import Parameters
 from denseam.rules import Scales
 from denseam.rules.cost import NEWTON_SCHULZ_STEPS
-from denseam.rules.optimizers import OPTIMIZERS, Normalisation
+from denseam.rules.optimizers import AVERAGES, OPTIMIZERS, Normalisation
 
 Schedule = Callable[[ArrayLike], ArrayLike]
 
@@ -178,6 +178,7 @@ def make(kind: str, scales: Scales, *, schedule: Schedule | None = None, **value
     nesterov = values.pop("nesterov", rule.nesterov)
     given: dict[str, Any] = {**rule.defaults, **values}
     numbers = {name: value for name, value in given.items() if value is not None}
+    given |= {name: scales.average(name, numbers[name]) for name in AVERAGES if name in numbers}
     shares = {name: numbers[name] for name in ("momentum", "beta1", "beta2") if name in numbers}
     sizes = {name: numbers[name] for name in ("epsilon", "decay") if name in numbers}
     refuse([*below_one(**shares), *at_least_zero(**sizes)])

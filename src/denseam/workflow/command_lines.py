@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from denseam.rules.fields import Kind, Parameter, Part, logspace, parameters
-from denseam.rules.regimes import REGIMES, MemoriesOnly
+from denseam.rules.regimes import REGIMES, Proportional
+from denseam.rules.sizes import WORDS
 from denseam.studies.description import DOCUMENT, ETA0, REGIME
 from denseam.studies.documents import option_words, sweep_line, to_document, words_of
 from denseam.workflow.goals import Goal, default_ladder
@@ -83,8 +84,8 @@ def _document(goal: Goal) -> dict[str, Any]:
         if DOCUMENT[key].part is not Part.SWEEP and key not in (*elsewhere, *of_regime)
     }
     sizes = {name: getattr(regime, name) for name in of_regime}
-    if isinstance(regime, MemoriesOnly):
-        return plain | {REGIME.document: regime.name, "memories": goal.target} | sizes
+    if not isinstance(regime, Proportional):
+        return plain | {REGIME.document: regime.name, WORDS[regime.letter]: goal.target} | sizes
     numbers = TargetSizes(kappa=sizes["kappa"], samples=goal.shape.P, batch=goal.shape.B)
     if numbers.ratios(goal.target, None) == regime:  # samples and batch are shorter than their ratios
         sizes = {name: getattr(numbers, name) for name in ("kappa", "samples", "batch")}

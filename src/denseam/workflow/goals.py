@@ -10,7 +10,7 @@ from typing import Any
 from denseam.data.concerns import Concern, warn
 from denseam.data.sources import source
 from denseam.errors import InputError, refuse
-from denseam.rules import Shape, cost
+from denseam.rules import Shape
 from denseam.rules.fields import parameters, short
 from denseam.studies.description import AXES, DOCUMENT
 from denseam.studies.documents import from_document, preparation_from
@@ -49,7 +49,7 @@ class Goal:
 
     @property
     def target(self) -> int:
-        """The scale of the target: N if all sizes grow in proportion, else K."""
+        """The scale of the target: N if all sizes grow in proportion, else the size that grows."""
         return self.study.scales[0]
 
     @property
@@ -59,7 +59,7 @@ class Goal:
 
     @property
     def letter(self) -> str:
-        """N or K, the size that grows."""
+        """The size that grows: N, K, B, P or E."""
         return self.study.regime.letter
 
     @property
@@ -74,7 +74,7 @@ class Goal:
 
     def operations(self, scale: int) -> float:
         """Return the operations of one run at a scale."""
-        return cost.operations(self.study.regime.shape(scale), self.study.epochs, self.study.optimizer)
+        return self.study.operations(self.study.regime.shape(scale))
 
 
 def goal(data: str, *, scales: Sequence[int] | None = None, **target: Any) -> Goal:
@@ -115,18 +115,19 @@ def target_study(
     activation, optimizer
         As in `Study`; ReLU and Adam by default.
     regime
-        What grows towards the target: 'proportional' (all sizes; the default) or 'memories-only' (the
-        default if `memories` is given without `features`).
+        What grows towards the target: 'proportional' (all sizes; the default), 'memories-only' (the
+        default if `memories` is given without `features`), 'batch-only', 'samples-only' or 'epochs'.
     target
         The sizes of the target (`features`, `memories`, `samples`, `batch` for N, K, P and B; or the ratios
         `kappa`, `rho`, `beta`), and all other arguments of a study: `epochs`, `noise`, `centred`,
-        `parameterization`, `preparation`, …. N defaults to that of the data; K is needed in the regime
-        'memories-only'; P defaults to all samples, B to N/2 (a tenth of five samples for each feature).
+        `parameterization`, `preparation`, …. What grows is needed, N and P unless the data have them. Of the
+        other sizes, N defaults to that of the data, K to 2N, P to all samples, B to N/2 (a tenth of five
+        samples for each feature).
     """
     document = {key: value for key, value in target.items() if value is not None}
     sizes = TargetSizes(**{key: document.pop(key) for key in parameters(TargetSizes) if key in document})
     preparation = preparation_from(document)
-    growth, scale = sizes.regime(regime, source(data, preparation))
+    growth, scale = sizes.regime(regime, source(data, preparation), document.get("epochs"))
     study = from_document(
         document
         | {"activation": activation, "optimizer": optimizer, "scales": (scale,), "eta0": (1.0,)}
@@ -160,8 +161,10 @@ def ladder(study: Study, target: int) -> tuple[int, ...]:
     few otherwise.
     """
     start, available = SMALLEST, [s for s in study.source().sizes() if s < target and _fits(study, s)]
-    if study.regime.name == "memories-only":
-        start, available = MEMORIES_PER_FEATURE * study.regime.shape(target).N, []
+    if study.regime.letter != "N":  # the data need not shrink
+        available = []
+    if study.regime.letter == "K":
+        start = MEMORIES_PER_FEATURE * study.regime.shape(target).N
     chosen: list[int] = []
     ratio = min(2.0, (target / TINIEST) ** (1 / FEWEST_SIZES))
     wanted = target / ratio

@@ -18,8 +18,9 @@ import jax.numpy as jnp
 from denseam.data.concerns import Concern
 from denseam.errors import InputError, listed, refuse, typed
 from denseam.rules import Shape
-from denseam.rules.cost import operations, step_operations, steps, training_bytes
+from denseam.rules.cost import step_operations, steps, training_bytes
 from denseam.rules.optimizers import OPTIMIZERS
+from denseam.rules.sizes import WORDS
 from denseam.training.devices import cores, platform_of
 from denseam.workflow import roofline
 from denseam.workflow.data_use import DataUse, data_use
@@ -98,7 +99,7 @@ class PlanRow:
 
 
 def _sizes(shape: Shape) -> dict[str, int | None]:
-    return {"features": shape.N, "memories": shape.K, "samples": shape.P, "batch": shape.B}
+    return {WORDS[letter]: size for letter, size in shape.to_json().items()}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,9 +155,9 @@ def plan(goal: Goal, *, seeds: int = 3, budget: float = BUDGET, machine: Machine
             scale=scale,
             shape=shape,
             runs=runs,
-            operations=runs * operations(shape, study.epochs, study.optimizer),
+            operations=runs * study.operations(shape),
             bytes_per_run=training_bytes(shape, study.optimizer, 8 if study.precision == "float64" else 4),
-            seconds=seconds(shape, study.epochs, runs, machine, together, study.optimizer),
+            seconds=seconds(shape, study.epochs_at(shape), runs, machine, together, study.optimizer),
         )
 
     runs = expected_runs(goal, seeds, budget)

@@ -34,7 +34,7 @@ from denseam.files import ALONE, write_whole
 from denseam.model import checkpoint
 from denseam.model.dense_am import DenseAM, Parameters
 from denseam.model.streams import stream
-from denseam.rules.cost import operations, step_operations
+from denseam.rules.cost import step_operations
 from denseam.studies.documents import to_document
 from denseam.studies.runs import activation_of, build, scales_of
 from denseam.studies.study import RunSpec, Study
@@ -230,6 +230,7 @@ class _Training:
         assert spec.shape.B is not None
         self.P, self.B = spec.shape.P, spec.shape.B
         self.per_epoch, self.steps = self.P // self.B, study.steps(spec.shape)
+        self.epochs = study.epochs_at(spec.shape)
         self.T = self._segment_steps()
         self.noise = jnp.asarray(spec.values["noise"], self.dtype)
         self.key = stream(spec.seed, "noise")
@@ -244,7 +245,7 @@ class _Training:
         frame, optimizer = self.on.begin(lambda start: build(self.study, self.spec, start, self.dtype))
         saved_before = as_the_first_says((self.out / STATE).exists())
         at = self._resume() if saved_before else _State(*self.on.draw(), 0)
-        self.progress.training_begins(self._name(), self.steps, self.study.epochs, at.step)
+        self.progress.training_begins(self._name(), self.steps, self.epochs, at.step)
         alive = True
         try:
             for first, segment in self._segments(at.step, frame):
@@ -298,7 +299,7 @@ class _Training:
     def _segments(self, done: int, frame: DenseAM) -> Iterator[tuple[int, Columns]]:
         """Give the batches from step `done` on; the next ones are read meanwhile."""
         pieces: list[tuple[int, int]] = []
-        for epoch in range(done // self.per_epoch, self.study.epochs):
+        for epoch in range(done // self.per_epoch, self.epochs):
             begin, end = epoch * self.per_epoch, (epoch + 1) * self.per_epoch
             pieces += [(t, min(t + self.T, end)) for t in range(max(begin, done), end, self.T)]
         with concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="denseam-read") as pool:
@@ -440,7 +441,7 @@ class _Training:
         self, model: DenseAM, initial: float | None, heldout: float | None, seconds: float
     ) -> Trained:
         """Write the model and the losses."""
-        losses = self.losses.reshape(self.study.epochs, self.per_epoch)
+        losses = self.losses.reshape(self.epochs, self.per_epoch)
         end = ending(losses, math.nan if initial is None else initial)
         known = self.squares[np.isfinite(self.squares)]
         files = [self.out / LOG]
@@ -470,7 +471,7 @@ class _Training:
             left_side=self.left_side,
             expected=self.expected,
             seconds=seconds,
-            operations=operations(self.spec.shape, self.study.epochs, self.study.optimizer),
+            operations=self.study.operations(self.spec.shape),
             noise=float(self.noise),
             float64=self.dtype == jnp.float64,
             files=tuple(files),

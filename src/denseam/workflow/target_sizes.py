@@ -6,10 +6,11 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from denseam.errors import InputError, refuse
-from denseam.rules import MemoriesOnly, Proportional, Regime, Shape
+from denseam.rules import Proportional, Regime, Shape
 from denseam.rules.fields import Kind, Part, check_fields, parameter, parameters
-from denseam.rules.regimes import DEFAULT_REGIME
-from denseam.studies.description import REGIME
+from denseam.rules.regimes import DEFAULT_REGIME, REGIMES, regime_letter
+from denseam.rules.sizes import WORDS
+from denseam.studies.description import DOCUMENT, REGIME
 
 if TYPE_CHECKING:
     from denseam.data.sources import Source
@@ -46,8 +47,11 @@ class TargetSizes:
     def __post_init__(self) -> None:
         check_fields(self)
 
-    def regime(self, name: str | None, family: Source) -> tuple[Regime, int]:
-        """Return the regime that leads to the target, and the target's scale in it."""
+    def regime(self, name: str | None, family: Source, epochs: int | None = None) -> tuple[Regime, int]:
+        """Return the regime that leads to the target, and the target's scale in it.
+
+        `epochs` are those of the target; they matter only where they are what grows.
+        """
         if name is None:
             only_memories = self.memories is not None and self.features is None and self.kappa is None
             name = "memories-only" if only_memories else "proportional"
@@ -62,12 +66,22 @@ class TargetSizes:
             for ratio in parameters(Proportional)
             if getattr(self, ratio) is not None
         ]
-        if self.memories is None:
-            problems.append("memories is needed: the size of the target")
+        kind, growing = REGIMES[name], WORDS[regime_letter(name)]
+        P = self.samples or family.available
+        sizes = {
+            "features": N,
+            "memories": self.memories,
+            "samples": P,
+            "batch": self.batch,
+            "epochs": epochs,
+        }
+        if sizes[growing] is None:
+            problems.append(f"{growing} is needed: the size of the target")
         refuse(problems)
-        assert self.memories is not None
-        P = self.samples or family.available or 2 * N
-        return MemoriesOnly(N, P, self.batch or min(P, _batch(N))), self.memories
+        P = P or round(kind.samples_per_feature * N)
+        default = {"memories": round(DEFAULT_REGIME.kappa * N), "samples": P, "batch": min(P, _batch(N))}
+        fixed = {key: sizes[key] or default[key] for key in parameters(kind)}
+        return kind(**fixed), DOCUMENT[growing].read(sizes[growing])
 
     def shape(self) -> Shape:
         """Return the sizes of one model; missing ones follow in proportion."""

@@ -171,7 +171,7 @@ class Tuned:
             "seeds": list(self.scales.values()),
             "advice": self.advice or None,
             "commands": list(self.commands),
-            "target": dataclasses.asdict(self.goal.shape),
+            "target": self.goal.shape.to_json(),
             "parameters": {n: getattr(target, n) for n in names} if target else None,
             "cost": dataclasses.asdict(self.cost) | {"share": self.cost.share},
             "data": self.goal.study.source().describe(),
@@ -268,6 +268,8 @@ def _unfit(wanted: Goal, by: By, probe: bool) -> Iterator[str]:
         yield "by 'heldout' needs held-out samples: heldout must be above 0"
     if probe and by == "heldout":
         yield "probe is for by 'training': a short training says nothing about the held-out optimum"
+    if probe and "E" in wanted.study.regime.grows:
+        yield "probe is for a fixed length of training, not for the regime 'epochs'"
     if probe and not rule.follows_gradient:
         yield (
             f"probe is for the optimizer 'sgd', got {rule.name!r}: a short training says nothing about its "

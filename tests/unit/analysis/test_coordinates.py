@@ -19,7 +19,7 @@ from denseam.analysis.coordinates.judge import Conditions, judge
 from denseam.analysis.coordinates.of_study import check_records, check_study, checked_study
 from denseam.analysis.coordinates.slopes import Measurements, from_records, slope_of, slopes
 from denseam.rules import prescription
-from denseam.rules.table import IN_THE_PAPER, TABLE
+from denseam.rules.table import FIXED_MODEL, IN_THE_PAPER, TABLE
 from tests.sampled import sampled
 from tests.table import UNPRESCRIBED
 
@@ -237,7 +237,20 @@ STARTS |= {
 
 
 def test_every_prescribed_row_has_a_start():
-    assert set(STARTS) == {row for row in TABLE if row[1:] not in UNPRESCRIBED}
+    growing = {row for row in TABLE if row[0] not in FIXED_MODEL}
+    assert set(STARTS) == {row for row in growing if row[1:] not in UNPRESCRIBED}
+
+
+@pytest.mark.parametrize("regime", FIXED_MODEL)
+def test_where_the_model_stays_states_do_and_only_a_batch_changes_a_step(regime):
+    small = {"seeds": 4, "steps": 2, "features": 8, "memories": 16}
+    found = dam.check("relu", "sgd", regime=regime, **small)
+    assert found.status == "PASS", str(found)
+    judged = {s.name for s in found.slopes if s.judged}
+    assert {"Z", "F"} <= judged
+    assert ("dZ_exact" in judged) == (regime != "batch-only")
+    with pytest.raises(dam.InputError, match="exponents are found where the model grows"):
+        dam.find_exponents("relu", "sgd", regime=regime, **small)
 
 
 #: One of each optimizer, family and regime.

@@ -14,6 +14,7 @@ from denseam.analysis.transfer import COLUMNS, exit_code, verdict
 from denseam.errors import InputError
 from denseam.studies.description import AXES
 from denseam.studies.records import Records
+from tests.synthetic import rows, study
 
 GRID = tuple(float(f"{v:.12g}") for v in np.geomspace(1e-3, 1, 13))
 
@@ -273,6 +274,16 @@ def test_other_swept_axes_are_held_at_their_best_at_the_smallest_scale():
     assert judged.status == "TRANSFERS"
     assert judged.notes == (Flag(Caution.OTHERS_HELD, {"s2_0": 1.0}),)
     assert "s2_0 = 1" in str(judged)
+
+
+def test_the_horizon_of_growing_lengths_ends_with_each():
+    asked = study(regime=dam.Epochs(16, 32, 80, 8), scales=(2, 8))
+    (table,) = dam.horizon(Records(rows(asked)), points=3).values()
+    assert {e: [s for s, best in found.items() if best] for e, found in table.items()} == {
+        1: [2, 8],
+        3: [8],
+        8: [8],
+    }
 
 
 def test_the_horizon_follows_the_curves():

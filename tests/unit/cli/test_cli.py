@@ -1,4 +1,5 @@
 import contextlib
+import csv
 import json
 import os
 import subprocess
@@ -293,6 +294,14 @@ def test_ctrl_c_stops_with_130_and_keeps_what_is_finished(tmp_path):
         ("check --activation relu --optimizer sgd --scales 64", ["scales must be two or more"]),
         ("check --activation relu --optimizer sgd --features 16", ["features does not belong to the regime"]),
         ("check --activation relu --optimizer sgd --regime wide", ["regime must be"]),
+        ("sweep --activation relu --optimizer sgd --regime batch-only --scales 4,9 --eta0 0.1 --features 4 --memories 8 "
+         "--samples 8 --out x", ["scale 9: batch (B) must be at most samples (P) = 8"]),
+        ("sweep --activation relu --optimizer sgd --regime epochs --scales 0,2 --eta0 0.1 --features 4 --memories 8 "
+         "--samples 8 --batch 2 --out x", ["scales must be whole numbers of at least 1, got 0, 2"]),
+        ("sweep --activation relu --optimizer sgd --regime epochs --scales 2 --eta0 0.1 --features 4 --epochs 3 --kappa 2 "
+         "--out x", ["kappa does not belong to the regime 'epochs'", "epochs does not belong", "memories is needed"]),
+        ("check --activation relu --optimizer sgd --regime samples-only --samples 9", ["samples does not belong to the"]),
+        ("check --activation relu --optimizer sgd --regime epochs --scales 1,2", ["probe_steps must be at most"]),
         ("check nowhere", ["nowhere"]),
         ("theory --kappa 0 --rho-b -1", ["kappa must be above 0", "rho_b must be above 0"]),
     ],
@@ -306,6 +315,60 @@ def test_bad_input_to_sweeps_is_one_line_and_exit_64(arguments, parts, tmp_path,
     for part in parts:
         assert part in found.stderr
     assert not list(tmp_path.rglob("*.parquet"))
+
+
+LENGTHS = {
+    "batch-only": ("2,4,16", "B", {"memories": 8, "samples": 32}),
+    "samples-only": ("16,32,64", "P", {"memories": 8, "batch": 8}),
+    "epochs": ("1,2,4", "E", {"memories": 8, "samples": 32, "batch": 8}),
+}
+
+
+@pytest.mark.parametrize("regime", LENGTHS)
+def test_a_sweep_along_any_size_is_judged_drawn_and_exported(regime, tmp_path, inside):
+    scales, letter, fixed = LENGTHS[regime]
+    sizes = [word for key, value in fixed.items() for word in (f"--{key}", value)]
+    asked = (
+        "--activation",
+        "relu",
+        "--optimizer",
+        "sgd",
+        "--regime",
+        regime,
+        "--scales",
+        scales,
+        "--features",
+        4,
+    )
+    length = () if regime == "epochs" else ("--epochs", 2)
+    folder = tmp_path / "runs"
+    swept = inside(
+        "sweep", *asked, *sizes, *length, "--eta0", "0.01:1:5", "--seeds", 2, "--out", folder, "--json"
+    )
+    assert swept.returncode == 0, swept.stderr
+    assert ("up to about B = 2·N = 8, got 16" in swept.stderr) == (regime == "batch-only")
+    assert json.loads(swept.stdout)["runs"] == 30
+    (judged,) = json.loads(inside("verdict", folder, "--plot", tmp_path / "plot", "--json").stdout)["studies"]
+    assert (judged["size"], [*judged["best_loss"]]) == (letter, scales.split(","))
+    assert (tmp_path / "plot" / "transfer.png").is_file()
+    assert inside("report", folder).returncode == 0
+    rows = list(csv.DictReader(inside("export", folder).stdout.splitlines()))
+    column = {"B": "batch", "P": "samples", "E": "epochs"}[letter]
+    assert {row["scale"] for row in rows} == set(scales.split(","))
+    assert all(row[column] == row["scale"] for row in rows)
+
+
+def test_prescribe_follows_the_batch(inside):
+    sizes = ("--batch", 64, "--base-batch", 16)
+    found = prescribe(inside, "batch-only", "relu", "adam", *sizes)
+    assert found.returncode == 0
+    for part in ("base: N=64, K=256, B=16", "η_W = eta0·N^-1/2·B^1/2", "1 − beta1", "moves as B^1/2"):
+        assert part in found.stdout
+    lacking = prescribe(inside, "batch-only", "relu", "adam")
+    assert (lacking.returncode, lacking.stderr) == (
+        64,
+        "denseam: batch (B) is needed by the rule N^-1/2·B^1/2\n",
+    )
 
 
 def test_doctor_examines(inside):

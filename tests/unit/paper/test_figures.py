@@ -5,6 +5,7 @@ import re
 import numpy as np
 import pytest
 
+import denseam as dam
 import denseam.paper.gallery as gallery
 from denseam.errors import InputError
 from denseam.paper import curves, rates
@@ -387,8 +388,20 @@ def test_equal_questions_are_recognised_whatever_they_are_called():
     assert a.question != Claim("a", (("", rates.Transfers(OTHER)),)).question
 
 
+def test_where_the_model_stays_it_has_the_sizes_of_one_in_proportion():
+    paper, reading = SIZES["paper"], READINGS["trained"]
+    (study,) = SWEEP.but("length", regime="epochs", width=3).studies(paper, reading)
+    assert (study.regime, study.scales) == (dam.Epochs(1024, 2048, 5120, 512), (32, 64, 128, 256))
+    (study,) = SWEEP.but("batch", regime="batch-only").studies(paper, reading)
+    assert (study.regime, study.scales) == (dam.BatchOnly(128, 256, 640), (8, 16, 32, 64, 128))
+    (study,) = SWEEP.but("samples", regime="samples-only", width=9).studies(SIZES["tiny"], reading)
+    assert (study.regime, study.scales) == (dam.SamplesOnly(16, 32, 8), (320, 640))
+
+
 def test_further_seeds_and_scales_count_where_they_are_whole():
-    size = dataclasses.replace(SMALL, single=(64, 99), most_seeds=3, beyond=(128,))
+    size = dataclasses.replace(
+        SMALL, single={"proportional": 64, "memories-only": 99}, most_seeds=3, beyond=(128,)
+    )
     reaching = SWEEP.but("far", reach=1)
     needed, whole = made_up(reaching, size), made_up(reaching, size, whole=True)
     assert {r["seed"] for r in gathered(needed, size=size).rows(reaching) if r["scale"] == 64} == {0}

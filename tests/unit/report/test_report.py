@@ -15,7 +15,7 @@ import pytest
 from jinja2 import UndefinedError
 
 import denseam
-from denseam import MemoriesOnly, Proportional, logspace
+from denseam import BatchOnly, Epochs, MemoriesOnly, Proportional, SamplesOnly, logspace
 from denseam.cli import main
 from denseam.errors import InputError
 from denseam.report.command import sweep_command
@@ -113,6 +113,20 @@ def test_thinned_curves_are_drawn_as_far_as_they_go(tmp_path):
     lost = [curve[0] is None for curve in found["curves"]]
     assert all((None in curve) == gone for curve, gone in zip(found["curves"], lost, strict=True))
     assert lost.count(True) == 9
+
+
+def test_runs_of_growing_length_are_drawn_to_their_ends_and_judged_there(tmp_path):
+    asked = study(regime=Epochs(16, 32, 80, 8), scales=(4, 8, 16))
+    (found,) = contents(stored(tmp_path, rows(asked, moves=-0.1)))["studies"]
+    assert (found["letter"], found["scales"], found["epochs"][-1]) == ("E", [4, 8, 16], 16)
+    assert [stop["epoch"] for stop in found["stops"]] == [16], "no horizon: it is what grows"
+    lengths = {found["scales"][scale]: set() for scale in found["runs"]["scale"]}
+    for scale, curve in zip(found["runs"]["scale"], found["curves"], strict=True):
+        if curve[0] is not None:
+            ends = [e for e, loss in zip(found["epochs"], curve, strict=True) if loss is not None]
+            lengths[found["scales"][scale]].add(ends[-1])
+    assert lengths == {4: {4}, 8: {8}, 16: {16}}
+    assert found["verdict"]["rows"][-1]["optimum"] < found["verdict"]["rows"][0]["optimum"]
 
 
 def test_axis_and_target_reach_the_verdict(tmp_path):
@@ -382,6 +396,9 @@ STUDIES = {
     "odd ratios": {"regime": Proportional(2.37, 5.1, 0.08), "scales": (17, 33, 71)},
     "whole ratios": {"regime": Proportional(3, 5, 1)},
     "memories-only": {"regime": MemoriesOnly(16, 64, 16), "scales": (64, 128, 256), "activation": "softmax", "optimizer": "adam"},
+    "batch-only": {"regime": BatchOnly(16, 32, 80), "scales": (4, 8, 16), "optimizer": "adam"},
+    "samples-only": {"regime": SamplesOnly(16, 32, 8), "scales": (80, 160, 320)},
+    "epochs": {"regime": Epochs(16, 32, 80, 8), "scales": (1, 2, 4)},
     "uncentred": {"centred": False},
     "identity": {"activation": "identity"},
     "power": {"power": 2.5},

@@ -12,13 +12,15 @@ from hypothesis import strategies as st
 import denseam as dam
 from denseam.errors import InputError, UnprescribedWarning
 from denseam.rules import Constants, Power, parameterization
+from denseam.rules.fields import parameters
 from denseam.rules.optimizers import OPTIMIZERS
 from denseam.rules.powers import ONE
-from denseam.rules.regimes import REGIMES
-from denseam.rules.table import FAMILIES, GRADIENT, TABLE
+from denseam.rules.regimes import REGIMES, regime_from, regime_letter, regime_parameters
+from denseam.rules.sizes import WORDS
+from denseam.rules.table import FAMILIES, FIXED_MODEL, GRADIENT, PER_STEP, TABLE
 from denseam.studies.study import Study
 from tests import reference
-from tests.table import EXPECTED, FURTHER, UNPRESCRIBED
+from tests.table import BATCH_ONLY, EXPECTED, FURTHER, UNPRESCRIBED
 
 N, K = 64, 256
 # The table of the paper, typed in again as numbers at N=64, K=256, eta0=0.1.
@@ -43,7 +45,7 @@ def test_the_table_is_the_papers(case):
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-@pytest.mark.parametrize("regime", REGIMES)
+@pytest.mark.parametrize("regime", ["proportional", "memories-only"])
 def test_further_optimizers_have_the_multipliers_of_the_paper_and_a_rate_of_their_own(optimizer, regime):
     for activation in ("relu", "softmax"):
         rule = prescribed(activation, optimizer, regime)
@@ -52,6 +54,48 @@ def test_further_optimizers_have_the_multipliers_of_the_paper_and_a_rate_of_thei
         assert (scales.eta_W, scales.decay_W) == pytest.approx(FURTHER[optimizer], rel=1e-12)
         assert (scales.eta_b, scales.eta_c) == (0.1, 0.1)
         assert rule.prescribed == ((activation, optimizer) not in UNPRESCRIBED)
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("regime", FIXED_MODEL)
+def test_where_the_model_stays_rates_follow_the_batch_and_the_decay_takes_a_share_of_training(
+    optimizer, regime
+):
+    rate, decay = FURTHER[optimizer]
+    expected = {
+        "batch-only": BATCH_ONLY[optimizer],
+        "samples-only": (rate, 0.1, decay / 10, 1, 1, 1),
+        "epochs": (rate, 0.1, decay / 8, 1, 1, 1),
+    }
+    for activation in ("relu", "softmax"):
+        rule = prescribed(activation, optimizer, regime)
+        scales = rule.at(dam.Shape(N, K, 640, 16, 8), eta0=0.1)
+        assert (scales.s1, scales.s2) == EXPECTED["proportional", activation, "adam"][:2]
+        found = (scales.eta_W, scales.eta_b, scales.decay_W)
+        factors = (scales.forget_momentum, scales.forget_beta1, scales.forget_beta2)
+        assert (*found, *factors) == pytest.approx(expected[regime], rel=1e-12)
+        assert scales.eta_c == scales.eta_b
+        assert dam.Scales.from_json(scales.to_json()) == scales
+        assert rule.source.startswith("docs/regimes.md")
+
+
+def test_averages_are_over_as_many_samples_at_every_batch_and_never_negative():
+    rule = dam.prescription("relu", "adam", "batch-only")
+    small, large = (rule.at(dam.Shape(8, 16, 640, B), eta0=0.1) for B in (4, 160))
+    assert [float(b) for b in (dam.adam(small).beta1, dam.adam(small).beta2)] == pytest.approx([0.95, 0.9995])
+    assert [float(b) for b in (dam.adam(large).beta1, dam.adam(large).beta2)] == pytest.approx([0, 0.98])
+    assert "averages: 1 − beta1 is multiplied by N^-1·B = 20, up to 1" in large.explain()
+    assert (
+        float(dam.sgd(prescribed("relu", "sgd", "batch-only").at(small.shape, eta0=1), momentum=0.9).momentum)
+        == 0.9
+    )
+    plain = "eta_W=1, eta_b=1, eta_c=1, forget_beta1=1, forget_beta2=1"
+    control = parameterization(plain, "relu", "adam", "batch-only")
+    assert control.predicted_drift() == Fraction(1, 2)
+    assert float(dam.adam(control.at(small.shape, eta0=0.1)).beta1) == 0.9
+    falling = parameterization("eta_W=E^-1/3", "relu", "sgd", "epochs")
+    assert falling.mismatch().eta_W == Fraction(-1, 3)
+    assert falling.eta_W.at(dam.Shape(8, 16, E=27)) == pytest.approx(1 / 3)
 
 
 def test_muon_follows_the_longer_side_of_W():
@@ -88,6 +132,36 @@ def test_regimes_give_the_sizes_of_the_design():
     assert dam.Proportional(1.5, 1, 0.001).shape(3) == dam.Shape(3, 4, 3, 1)
     assert dam.Proportional(1, 1, 0.29).shape(100).B == 29  # 0.29 · 100 is 28.999… in floating point
     assert dam.MemoriesOnly(128, 256, 25).shape(512) == dam.Shape(128, 512, 256, 25)
+    assert dam.BatchOnly(128, 256, 640).shape(64) == dam.Shape(128, 256, 640, 64)
+    assert dam.SamplesOnly(128, 256, 64).shape(640) == dam.Shape(128, 256, 640, 64)
+    assert dam.Epochs(128, 256, 640, 64).shape(8) == dam.Shape(128, 256, 640, 64, 8)
+    assert str(dam.Epochs(128, 256, 640, 64).shape(8)) == "N=128, K=256, P=640, B=64, E=8"
+
+
+@pytest.mark.parametrize("name", REGIMES)
+def test_every_regime_has_the_scale_of_its_letter_and_is_read_from_its_own_keys(name):
+    kind = REGIMES[name]
+    default = {"features": 8, "memories": 16, "samples": 400, "batch": 4}
+    own = {key: value for key, value in default.items() if key in parameters(kind)}
+    regime = regime_from({"regime": name, **own})
+    assert (type(regime), regime.name) == (kind, name)
+    small, large = (regime.shape(scale) for scale in (40, 80))
+    grown = {k for k in WORDS if getattr(small, k) != getattr(large, k)}
+    assert grown == set(kind.grows)
+    assert getattr(large, regime_letter(name)) == 80
+    assert Power(larger=1, **dict.fromkeys(kind.grows, 1)).along(name) == len(kind.grows) + (
+        "K" in kind.grows
+    )
+    other = next(key for key in regime_parameters() if key not in own and key not in parameters(kind))
+    with pytest.raises(InputError, match=f"{other} does not belong to the regime '{name}'"):
+        regime_from({"regime": name, **own, other: 2})
+
+
+def test_a_batch_above_the_critical_one_is_told():
+    regime = dam.BatchOnly(8, 16, 64)
+    assert regime.limits(16) == []
+    assert "up to about B = 2·N = 16, got 32" in regime.limits(32)[0]
+    assert dam.Epochs(8, 16, 64, 4).limits(10**6) == []
 
 
 def test_the_standard_parameterization_is_the_prescription_or_drifts_as_known():
@@ -125,7 +199,7 @@ def test_the_prescription_has_no_mismatch_with_itself_in_any_units(case):
     back = moved.canonical()
     assert (back.s1, back.s2, back.eta_W, back.epsilon_W) == (rule.s1, rule.s2, rule.eta_W, ONE)
     assert back.decay_W == rule.decay_W
-    assert back.eta_W * back.decay_W == ONE, "the decay per step has no size in it"
+    assert back.eta_W * back.decay_W == PER_STEP.get(regime, ONE), "the decay takes a fixed share of training"
 
 
 sizes = st.integers(1, 10**6)
@@ -175,6 +249,11 @@ def test_explain_names_every_rule_and_value():
     [
         (lambda: dam.Shape(0, -1, 2.5, True), ["features (N)", "memories (K)", "samples (P)", "batch (B)"]),
         (lambda: dam.Shape(4, 4, 8, 9), ["batch (B) must be at most samples (P) = 8"]),
+        (lambda: dam.Shape(4, 4, 8, 2, 0), ["epochs (E) must be"]),
+        (lambda: dam.Epochs(4, 4, 8, 9), ["batch (B) must be at most samples (P) = 8"]),
+        (lambda: dam.BatchOnly(0, 4, 2.5), ["features must be", "samples must be"]),
+        (lambda: dam.BatchOnly(4, 4, 8).shape(9), ["batch (B) must be at most samples (P) = 8"]),
+        (lambda: dam.SamplesOnly(4, 4, 8).shape(7), ["batch (B) must be at most samples (P) = 7"]),
         (
             lambda: dam.prescription("gelu", "adagrad", "wide"),
             [
@@ -237,13 +316,16 @@ def test_epsilon_follows_the_gradient_only_where_that_is_known():
 
 
 @pytest.mark.parametrize("activation", ["relu", "softmax", "identity"])
-@pytest.mark.parametrize("regime", ["proportional", "memories-only"])
+@pytest.mark.parametrize("regime", ["proportional", "memories-only", "batch-only"])
 def test_the_gradient_is_as_large_as_epsilon_is_told(activation, regime):
     """Its entries at the start, from the equations alone."""
     sizes, found = (16, 32, 64), []
-    grow = regime == "proportional"
     for n in sizes:
-        N, K, B = (n, 2 * n, n // 2) if grow else (16, 8 * n, 8)
+        N, K, B = {
+            "proportional": (n, 2 * n, n // 2),
+            "memories-only": (16, 8 * n, 8),
+            "batch-only": (64, 128, n // 4),
+        }[regime]
         shape = dam.Shape(N=N, K=K, P=10 * B, B=B)
         scales = dam.prescription(activation, "adam", regime).at(shape, eta0=0.1)
         sums = np.zeros(3)

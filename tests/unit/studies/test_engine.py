@@ -52,7 +52,9 @@ def alone(study, spec):
     if study.nesterov is not None:
         options["nesterov"] = study.nesterov
     optimizer = getattr(dam, study.optimizer)(scales, **options)
-    return dam.train(model, data, optimizer=optimizer, epochs=study.epochs, noise=v["noise"], seed=spec.seed)
+    return dam.train(
+        model, data, optimizer=optimizer, epochs=study.epochs_at(spec.shape), noise=v["noise"], seed=spec.seed
+    )
 
 
 #: One shape, since each is a program; the study itself has two.
@@ -77,6 +79,8 @@ CASES = {
     "sign": replace(ONE, optimizer="sign", axes={"momentum": (0.5, 0.9)}),
     "muon": replace(ONE, optimizer="muon", axes={"decay": (0.3, 1.0), "beta1": (0.5, 0.9)}),
     "memories-only": replace(ONE, regime=dam.MemoriesOnly(10, 30, 7), scales=(20,)),
+    "batch-only": replace(ONE, optimizer="adam", regime=dam.BatchOnly(10, 20, 30), scales=(7,)),
+    "epochs": replace(ONE, regime=dam.Epochs(10, 20, 30, 7), scales=(2, 4)),
     "anisotropic": replace(ONE, data="anisotropic"),
     "standard": replace(ONE, optimizer="adam", parameterization="standard"),
     "a number of its own": replace(ONE, activation=Squareplus(2.0)),

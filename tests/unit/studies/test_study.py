@@ -8,7 +8,7 @@ import denseam as dam
 from denseam.errors import InputError
 from denseam.rules.fields import grid_values, logspace
 from denseam.studies.description import AXES
-from denseam.studies.documents import from_document, from_file
+from denseam.studies.documents import from_document, from_file, to_document
 from denseam.studies.study import Study
 
 BASE = Study("relu", "sgd", (16, 32), (0.01, 0.1), seeds=2, epochs=2)
@@ -46,6 +46,23 @@ CHANGES = {
 def test_whatever_changes_a_result_changes_every_key(change):
     changed = replace(BASE, **CHANGES[change], **({} if change == "centred" else {"centred": None}))
     assert not {r.key for r in BASE.runs()} & {r.key for r in changed.runs()}
+
+
+def test_the_epochs_of_a_run_are_in_its_key_as_a_setting_or_as_a_size():
+    regime = dam.Epochs(16, 32, 80, 8)
+    study = replace(BASE, regime=regime, scales=(2, 4), epochs=9)
+    assert [study.steps(regime.shape(scale)) for scale in study.scales] == [20, 40]
+    assert len({r.key for r in study.runs()}) == len(study.runs())
+    assert replace(study, epochs=3) == study, "its scales are the epochs"
+    assert {r.key for r in study.runs()} < {r.key for r in replace(study, scales=(2, 3, 4)).runs()}
+    assert replace(study, scales=(2, 3, 4)).id == study.id
+    assert "E = 2, 4; 2 eta0; 2 seeds" in study.describe()
+    assert "epochs" not in study.describe().partition(":")[2]
+    document = to_document(study)
+    assert "epochs" not in document
+    assert from_document(document) == study
+    with pytest.raises(InputError, match="epochs does not belong to the regime 'epochs': give it by scales"):
+        from_document(document | {"epochs": 4})
 
 
 def test_names_and_wider_grids_keep_the_keys():
@@ -101,6 +118,9 @@ def test_a_file_holds_common_keys_and_tables(tmp_path):
         (lambda: replace(BASE, eta0=(-1.0, 0.1)), ["eta0 must be above 0"]),
         (lambda: replace(BASE, eta0=(0.1, math.nan)), ["eta0 must"]),
         (lambda: replace(BASE, regime=dam.Proportional(2, 0.5, 0.1)), ["scale 16: its batch"]),
+        (lambda: replace(BASE, regime=dam.BatchOnly(16, 32, 80), scales=(8, 81)), ["scale 81: batch (B) must be at most"]),
+        (lambda: replace(BASE, regime=dam.Epochs(16, 32, 80, 8), scales=(0, 4)), ["scales must be whole numbers of at least 1"]),
+        (lambda: replace(BASE, regime="batch-only"), ["regime must be one of Proportional(…), MemoriesOnly(…), Batch"]),
         (lambda: replace(BASE, axes={"s3_0": (1.0,)}), ["unknown axis 's3_0' (did you mean"]),
         (lambda: replace(BASE, axes={"beta1": (0.5,)}), ["beta1 belongs to the optimizer 'adam'"]),
         (lambda: replace(BASE, axes={"beta2": (0.5,)}), ["beta2 belongs to the optimizer 'adam', 'adamw', 'lion' or"]),

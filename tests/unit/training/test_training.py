@@ -20,7 +20,7 @@ from tests.models import ACTIVATIONS, plain
 from tests.sampled import product
 from tests.table import UNPRESCRIBED
 
-SHAPE = dam.Shape(N=6, K=9, P=25, B=5)
+SHAPE = dam.Shape(N=6, K=9, P=25, B=5, E=3)
 
 
 def scales_for(name, optimizer, regime="proportional", **constants):

@@ -45,6 +45,9 @@ GOALS = {
         "data": "isotropic", "regime": "memories-only", "features": 16, "memories": 1024, "samples": 64, "batch": 16,
         "activation": "softmax", "scales": "128,256,512",
     },
+    "batch-only": {"data": "vectors", "regime": "batch-only", "batch": 128, "memories": 99, "optimizer": "sgd"},
+    "samples-only": {"data": "isotropic", "regime": "samples-only", "features": 16, "samples": 512, "epochs": 5},
+    "epochs": {"data": "isotropic", "regime": "epochs", "features": 16, "samples": 64, "epochs": 512},
     "a rule by hand": {
         "data": "isotropic", "features": 512, "parameterization": "s2=K^-1, eta_W=1", "bias_init": "normal",
         "centred": False,

@@ -59,6 +59,21 @@ def test_the_regime_follows_from_what_is_asked(vectors):
     assert both.study.regime.name == "proportional"
 
 
+def test_a_regime_of_one_size_takes_that_of_the_target(vectors):
+    batch = goal(vectors, regime="batch-only", batch=256, memories=100)
+    assert batch.study.regime == dam.BatchOnly(64, 100, 540)
+    assert (batch.target, batch.letter, batch.ladder) == (256, "B", (32, 64, 128))
+    # The same samples cross the same weights, however many there are in a batch.
+    assert batch.operations(64) == pytest.approx(batch.operations(128))
+    samples = goal(vectors, regime="samples-only")
+    assert samples.study.regime == dam.SamplesOnly(64, 128, 32)
+    assert (samples.target, samples.letter, samples.ladder) == (540, "P", (34, 68, 135, 270))
+    longer = goal("isotropic", regime="epochs", features=16, epochs=256)
+    assert longer.study.regime == dam.Epochs(16, 32, 80, 8)
+    assert (longer.target, longer.letter, longer.ladder) == (256, "E", (32, 64, 128))
+    assert longer.operations(64) * 2 == longer.operations(128)
+
+
 def test_all_samples_are_used_and_the_batch_stays_what_it_is(tmp_path):
     for samples, batch in ((200, 32), (4000, 32), (30, 27)):
         np.save(tmp_path / f"{samples}.npy", np.random.default_rng(0).standard_normal((samples, 64)))
@@ -98,7 +113,10 @@ def test_images_shrink_by_blocks_to_about_a_half_a_quarter_and_so_on(image, ladd
     ("asked", "words"),
     [
         ({"data": "isotropic"}, "features is needed"),
-        ({"regime": "wide"}, "regime must be 'proportional' or 'memories-only'"),
+        (
+            {"regime": "wide"},
+            "regime must be 'proportional', 'memories-only', 'batch-only', 'samples-only' or 'epochs'",
+        ),
         ({"features": 0}, "features must be a whole number"),
         ({"memories": 2.5}, "memories must be a whole number"),
         ({"regime": "memories-only"}, "memories is needed"),
@@ -106,6 +124,11 @@ def test_images_shrink_by_blocks_to_about_a_half_a_quarter_and_so_on(image, ladd
             {"regime": "memories-only", "memories": 512, "kappa": 2.0},
             "kappa belongs to the regime 'proportional'",
         ),
+        ({"regime": "batch-only"}, "batch is needed: the size of the target"),
+        ({"regime": "epochs"}, "epochs is needed: the size of the target"),
+        ({"regime": "epochs", "epochs": 0}, "epochs must be a whole number of at least 1"),
+        ({"regime": "batch-only", "batch": 541}, r"batch \(B\) must be at most samples \(P\) = 540"),
+        ({"regime": "samples-only", "rho": 2.0}, "rho belongs to the regime 'proportional'"),
         ({"features": 64, "memories": 512, "kappa": 2.0}, "memories and kappa mean the same"),
         ({"samples": 100_000}, "540 samples to train on"),
         ({"features": 128}, "only 64 features"),

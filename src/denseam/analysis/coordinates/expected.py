@@ -4,6 +4,10 @@ Exponents of root-mean-square entries against N (all sizes in proportion) or K (
 biases, at the start and soon after. States and all terms of ΔZ and ΔF that come from W keep their size.
 The terms of the biases have other exponents: under SGD the mean over samples fluctuates as B^-½, and Δb has
 the factor s2. They are reported but not judged: the biases need not be balanced.
+
+Where the model does not grow, nor do its states. With more samples or epochs, steps are as they were. A
+larger batch makes fewer and larger steps: what stays is the progress of an epoch, so that a single step has
+no expected size.
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from denseam.rules.optimizers import OPTIMIZERS
+from denseam.rules.table import FIXED_MODEL, FOLLOWED
 
 #: How far a slope may be from its exponent.
 TOLERANCE = 0.15
@@ -18,6 +23,8 @@ TOLERANCE = 0.15
 TOLERANCE_OF_MAXIMA = 0.3
 #: A run whose K_eff is below this share of the value expected at its scale has localised.
 LOCALISED = 0.25
+#: What is measured of the model, and not of a step.
+STATES = ("Z", "F", "K_eff")
 
 
 class Expectation(NamedTuple):
@@ -49,7 +56,7 @@ def expectations(
 
     `split` says whether the two parts of the update of W are measured, as for SGD without momentum.
     """
-    rule, memories_only = OPTIMIZERS[optimizer], regime == "memories-only"
+    rule, memories_only, fixed = OPTIMIZERS[optimizer], regime == "memories-only", regime in FIXED_MODEL
     sgd, biases_by_gradient = rule.follows_gradient, rule.of_biases.follows_gradient
     table = dict.fromkeys(("dW", "dW1", "dW2", "dZ_W", "dF_outer", "dF_inner"), Expectation(0.0))
     table |= dict.fromkeys(("Z", "F"), Expectation(0.0, "stability"))
@@ -65,4 +72,11 @@ def expectations(
     if family == "softmax":
         table["K_eff"] = Expectation(1.0, "participation", floor=LOCALISED)
         table["row_step_max"] = Expectation(0.0, "participation", TOLERANCE_OF_MAXIMA)
-    return table
+    return {name: _of_fixed_model(name, e, regime) for name, e in table.items()} if fixed else table
+
+
+def _of_fixed_model(name: str, expectation: Expectation, regime: str) -> Expectation:
+    """Return what is expected where the model does not grow: nothing of a step whose batch does."""
+    if regime in FOLLOWED and name not in STATES:
+        return Expectation(None)
+    return expectation._replace(exponent=0.0)

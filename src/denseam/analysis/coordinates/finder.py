@@ -26,6 +26,7 @@ from denseam.analysis.transfer import Verdict, verdict
 from denseam.errors import InputError
 from denseam.rules import Parameterization, Power
 from denseam.rules.fields import logspace
+from denseam.rules.table import FIXED_MODEL
 from denseam.studies.runner import run_studies
 from denseam.studies.study import Study
 from denseam.training.progress import Progress
@@ -168,6 +169,10 @@ def propose(
 
 
 def _check_regime(study: Study) -> None:
+    if study.regime.name in FIXED_MODEL:
+        raise InputError(
+            f"regime {study.regime.name!r}: exponents are found where the model grows; judge rates by a sweep"
+        )
     N = study.regime.shape(1).N
     if study.regime.name == "memories-only" and min(study.scales) < CLEAN_FROM * N:
         raise InputError(

@@ -10,10 +10,10 @@ from denseam.analysis.coordinates.expected import expectations
 from denseam.analysis.coordinates.judge import Check, Conditions, judge
 from denseam.analysis.coordinates.slopes import from_records, slopes, too_few
 from denseam.errors import InputError, refuse, whole
-from denseam.rules import MemoriesOnly, Regime, cost
+from denseam.rules import Regime, cost
 from denseam.rules.fields import parameters
 from denseam.rules.optimizers import OPTIMIZERS
-from denseam.rules.regimes import REGIMES, regime_from, regime_letter
+from denseam.rules.regimes import REGIMES, OneSize, regime_from, regime_letter
 from denseam.rules.table import FAMILIES
 from denseam.studies.description import DOCUMENT
 from denseam.studies.documents import flat, from_document, problems_of
@@ -23,9 +23,15 @@ from denseam.studies.study import Study
 from denseam.training.progress import Progress
 from denseam.training.quantities import log_spaced
 
-#: Memories-only: features, samples, batch. Few features, since K must be well above them.
-DEFAULT_MEMORIES_ONLY = MemoriesOnly(16, 64, 16)
-DEFAULT_SCALES = {"proportional": (64, 128, 256, 512), "memories-only": (128, 256, 512, 1024)}
+#: The sizes that do not grow. Few features, since K must be well above them where only memories grow.
+DEFAULT_SIZES = {"features": 16, "memories": 32, "samples": 64, "batch": 16}
+DEFAULT_SCALES = {
+    "proportional": (64, 128, 256, 512),
+    "memories-only": (128, 256, 512, 1024),
+    "batch-only": (2, 4, 8, 16),
+    "samples-only": (64, 128, 256, 512),
+    "epochs": (8, 16, 32, 64),
+}
 #: Softmax needs larger ones: at Adam's first step its Δ⁽²⁾F still grows as N^0.16 from 64 to 512 features.
 SOFTMAX_SCALES = (128, 256, 512)
 
@@ -40,7 +46,7 @@ def checked_study(activation: Any, optimizer: str, *, steps: int = 16, **options
     refuse([*whole(steps=steps), *problems_of(values)])
     regime = values.get("regime")
     if regime is None or isinstance(regime, str):
-        regime = regime_from(values, {"memories-only": DEFAULT_MEMORIES_ONLY})
+        regime = regime_from(values, _default_regimes())
     scales = DOCUMENT["scales"].read(values.get("scales", _default_scales(activation, regime)))
     refuse(too_few(scales, len(DOCUMENT["seeds"].read(values["seeds"]))))
     per_epoch = min(cost.steps(regime.shape(scale), 1) for scale in scales)
@@ -50,6 +56,12 @@ def checked_study(activation: Any, optimizer: str, *, steps: int = 16, **options
         | {"scales": scales, "regime": regime, "epochs": -(-(steps + 1) // per_epoch)}
         | {"probe_steps": (*log_spaced(steps), steps)}
     )
+
+
+def _default_regimes() -> dict[str, Regime]:
+    """Return the regimes with one growing size, with the default of the others."""
+    kinds = {name: kind for name, kind in REGIMES.items() if issubclass(kind, OneSize)}
+    return {name: kind(**{k: DEFAULT_SIZES[k] for k in parameters(kind)}) for name, kind in kinds.items()}
 
 
 def _default_scales(activation: Any, regime: Regime) -> tuple[int, ...]:

@@ -69,7 +69,7 @@ def segment_steps(program: Program, chunk: Chunk) -> int:
     batch_bytes = groups * program.B * program.shape.N * jnp.dtype(program.dtype).itemsize
     room = CACHE_BYTES if platform == "cpu" else 0.05 * memory(platform)
     most = max(1.0, min(SEGMENT_SECONDS / seconds, room / batch_bytes))
-    n, epochs = program.steps_per_epoch, program.study.epochs
+    n, epochs = program.steps_per_epoch, program.epochs
     if most >= n:
         return n * max(k for k in range(1, epochs + 1) if epochs % k == 0 and k * n <= most)
     return max(k for k in range(1, n + 1) if n % k == 0 and k <= most)

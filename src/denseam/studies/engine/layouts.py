@@ -185,7 +185,7 @@ class Layout(abc.ABC):
         self, spec: RunSpec, at: tuple[int, int], initial: float, heldout: float, zero: float
     ) -> Outcome:
         p = self.program
-        end = ending(self.errors[at].reshape(p.study.epochs, p.steps_per_epoch), initial)
+        end = ending(self.errors[at].reshape(p.epochs, p.steps_per_epoch), initial)
         loss = end.curve.mean(axis=1)
         return Outcome(
             spec=spec,

@@ -80,7 +80,7 @@ class Program:
         self.study, self.shape, self.platform = study, shape, platform
         self.P, self.B = shape.P, shape.B
         self.steps_per_epoch = self.P // self.B
-        self.steps = study.steps(shape)
+        self.epochs, self.steps = study.epochs_at(shape), study.steps(shape)
         self.probe_steps = study.steps_to_probe(shape)
         self.dtype = dtype_of(study.precision)
         self.segments = Recent(2 * threads)  # per worker one in use, one being drawn
