@@ -47,12 +47,15 @@ def build(study: Study, spec: RunSpec, start: Parameters | None, dtype: Any) -> 
 
 def optimizer_of(study: Study, spec: RunSpec, scales: Scales) -> Optimizer:
     """Return the optimizer of a run, with plain numbers in it."""
-    # A momentum or a decay that no run has takes no memory and no time.
+    # A momentum, a decay or a schedule that no run has takes no memory and no time.
     values: dict[str, Any] = {axis: spec.values[axis] for axis in study.update_rule.defaults}
     values |= {axis: None for axis in ("momentum", "decay") if axis in values and not study.uses(axis)}
+    if study.uses("decay_time"):
+        values["decay"] = scales.decay(spec.values["decay_time"], study.steps(spec.shape))
     if study.nesterov is not None:
         values["nesterov"] = study.nesterov
-    return make(study.optimizer, scales, **values)
+    schedule = study.timetable(spec) if study.scheduled else None
+    return make(study.optimizer, scales, **values, schedule=schedule)
 
 
 def activation_of(study: Study, spec: RunSpec) -> Any:
