@@ -160,7 +160,8 @@ def print_tuned(tuned: Any, files: list[str]) -> None:
     print(_forecast_text(tuned))
     if tuned.recommended:
         print()
-        print(explain_run(*tuned.recipe.run(), base=g.study.regime.shape(min(tuned.scales))))
+        study, spec = tuned.recipe.run()
+        print(explain_run(study, spec, g.study.regime.shape(min(tuned.scales))))
     else:
         print(f"no learning rate is recommended; {tuned.advice}")
         if tuned.commands:
