@@ -10,6 +10,7 @@ mean of the schedule, up to terms in 1/T², and neither the first nor the last s
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import math
 from collections.abc import Callable, Iterable
@@ -179,7 +180,7 @@ class Timetable:
         refuse([*whole(steps=self.steps), *at_least_zero(warmup=self.warmup, cooldown=self.cooldown)])
         refuse(schedule_problems(row, (self.warmup,), (self.cooldown,)))
         if row.own:
-            refuse(_function_problems(row, [self.done(step) for step in range(self.steps)]))
+            refuse(_function_problems(row, self.steps))
 
     @property
     def row(self) -> Schedule:
@@ -188,18 +189,15 @@ class Timetable:
 
     def done(self, step: int) -> float:
         """Return t, the fraction of training done in the middle of a step."""
-        return (min(step, self.steps - 1) + 0.5) / self.steps
+        return _fraction(min(step, self.steps - 1), self.steps)
 
     def __call__(self, step: int) -> float:
         """Return the factor of a step, counted from 0."""
-        t, row = self.done(step), self.row
-        values = {name: getattr(self, name) for name in row.parameters}
-        ramp = 1.0 if t >= self.warmup else t / self.warmup
-        return ramp * float(row.function(t, **values))
+        return _factor(self.row, self.done(step), self.warmup, self.cooldown)
 
     def factors(self) -> list[float]:
         """Return the factor of every step."""
-        return [self(step) for step in range(self.steps)]
+        return list(_factors(self.row, self.steps, self.warmup, self.cooldown))
 
     def digest(self) -> str:
         """Return a hash of the factors: two trainings with one digest have the same learning rates."""
@@ -213,22 +211,38 @@ class Timetable:
         return f"{words}, after a warm-up of {self.warmup:g}" if self.warmup else words
 
 
-def _function_problems(schedule: Schedule, fractions: list[float]) -> list[str]:
-    """Return what is wrong with somebody's own function at these fractions of training."""
+def _fraction(step: int, steps: int) -> float:
+    return (step + 0.5) / steps
+
+
+def _factor(schedule: Schedule, t: float, warmup: float, cooldown: float) -> float:
+    given = {"warmup": warmup, "cooldown": cooldown}
+    ramp = 1.0 if t >= warmup else t / warmup
+    return ramp * float(schedule.function(t, **{name: given[name] for name in schedule.parameters}))
+
+
+@functools.lru_cache(maxsize=32)  # runs that differ in other values share their factors
+def _factors(schedule: Schedule, steps: int, warmup: float, cooldown: float) -> tuple[float, ...]:
+    return tuple(_factor(schedule, _fraction(k, steps), warmup, cooldown) for k in range(steps))
+
+
+@functools.lru_cache(maxsize=32)
+def _function_problems(schedule: Schedule, steps: int) -> tuple[str, ...]:
+    """Return what is wrong with somebody's own function in a training."""
     name, factors = f"schedule {schedule.name}", []
-    for t in fractions:
+    for t in (_fraction(k, steps) for k in range(steps)):
         try:
             factors.append(float(schedule.function(t)))
         except Exception as error:  # whatever that function raises
-            return [f"{name} must be a function of the fraction of training, but fails at {t:.4g} ({error})"]
+            return (f"{name} must be a function of the fraction of training, but fails at {t:.4g} ({error})",)
         if not 0 <= factors[-1] <= 1:
-            return [
+            return (
                 f"{name} must give numbers from 0 to 1, since η0 is the peak rate, "
-                f"got {factors[-1]!r} at {t:.4g}"
-            ]
+                f"got {factors[-1]!r} at {t:.4g}",
+            )
     if not any(factors):
-        return [f"{name} starts at zero and never rises: nothing would be trained"]
-    return []
+        return (f"{name} starts at zero and never rises: nothing would be trained",)
+    return ()
 
 
 # --- decay, as a time ------------------------------------------------------------------------------

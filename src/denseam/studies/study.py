@@ -127,6 +127,8 @@ class Study(Description):
         schedule: Schedule | None = None
         with collecting(problems):
             schedule = schedule_of(self.schedule)
+        if schedule is not None and schedule.own:
+            self._set({"schedule": schedule})  # a worker elsewhere does not know its name
         problems += self._belonging_problems(lagrangian, schedule)
         refuse(dict.fromkeys(problems))
         assert lagrangian is not None

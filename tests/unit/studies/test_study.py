@@ -202,6 +202,7 @@ def test_a_schedule_of_ones_own_is_written_by_its_name_and_needs_to_be_registere
     monkeypatch.setattr(schedules, "_REGISTERED", {})
     mine = dam.register_schedule(lambda t: 1 - t * t, name="mine")
     study = replace(BASE, schedule=mine, name="")
+    assert replace(BASE, schedule="mine").schedule is mine  # so that it travels to other processes
     assert study.name.endswith("-mine")
     document = to_document(study)
     assert document["schedule"] == "mine"
