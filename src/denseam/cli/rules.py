@@ -98,12 +98,7 @@ def prescribe(
         "prescribed": rule.prescribed,
         "rule": {name: str(getattr(rule, name)) for name in names} | facts,
     }
-    if decay is not None:
-        document |= {"decay": decay, "decay_W": decay * scales.decay_W, "decay_time": None}
-        if steps is not None and decay:
-            document["decay_time"] = course.get("decay_time", scales.decay_time(decay, steps))
-    if timetable is not None:
-        document |= {"schedule": timetable.row.name, "factors": timetable.factors()}
+    document |= _course_facts(course, scales, timetable, decay)
     control = standard(activation, optimizer, regime)
     show(json_, document, _print_scales, scales, base, control, timetable, decay)
 
@@ -144,6 +139,20 @@ def _decay(course: Mapping[str, Any], scales: Scales, steps: int | None) -> floa
         return scales.decay(course["decay_time"], steps)
     decay: float | None = course.get("decay", OPTIMIZERS[scales.optimizer].defaults.get("decay"))
     return decay
+
+
+def _course_facts(
+    course: Mapping[str, Any], scales: Scales, timetable: Timetable | None, decay: float | None
+) -> dict[str, Any]:
+    """Return the decay in both units, if the optimizer has one, and the factors of the schedule."""
+    facts: dict[str, Any] = {}
+    if decay is not None:
+        facts = {"decay": decay, "decay_W": decay * scales.decay_W, "decay_time": None}
+    if timetable is None:
+        return facts
+    if decay:
+        facts["decay_time"] = course.get("decay_time", scales.decay_time(decay, timetable.steps))
+    return facts | {"schedule": timetable.row.name, "factors": timetable.factors()}
 
 
 def _print_scales(

@@ -179,11 +179,12 @@ def trajectory(scales, rule):
 def test_other_units_of_the_memories_leave_a_decaying_training_as_it_is(optimizer):
     """λ_W → λ_W/θ² under SGD, λ_W/θ otherwise (`Scales.rescaled`)."""
     scales = scales_for(optimizer)
+    decay = scales.decay(0.5, 20)  # λ0, the same in all units
 
     def rule(scales):
         ε = {"epsilon": 1e-2} if "epsilon" in OPTIMIZERS[optimizer].defaults else {}
         table = dam.Timetable("cosine", 20, warmup=0.1)
-        return make(optimizer, scales, decay=scales.decay(0.5, 20), schedule=table, **ε)
+        return make(optimizer, scales, decay=decay, schedule=table, **ε)
 
     (curve, W), (moved_curve, moved_W) = (trajectory(s, rule) for s in (scales, scales.rescaled(3.0)))
     assert np.allclose(curve, moved_curve, rtol=1e-9)
