@@ -72,7 +72,8 @@ def expected_curve(rows: Sequence[Row], eta0: float, target: int) -> Expected | 
     grid = sorted({row["eta0"] for row in rows})
     above = [v for v in grid if v >= eta0 * (1 - 1e-9)]
     below = [v for v in grid if v <= eta0 * (1 + 1e-9)]
-    if not above or not below or len(scales) < 2:
+    lengths = {len(row["loss"]) for row in rows}  # they differ where the length of training is what grows
+    if not above or not below or len(scales) < 2 or len(lengths) > 1:
         return None
     logs = _log_curves(rows, scales, eta0, below[-1], above[0])
     if logs.shape[1] == 0 or not np.isfinite(logs).all():

@@ -112,7 +112,10 @@ def exit_code(verdicts: Iterable[Verdict]) -> int:
 def horizon(
     records: Records, *, axis: str | None = None, points: int = 8
 ) -> dict[str, dict[int, dict[int, float | None]]]:
-    """Return study → epoch → scale → optimum, from the curves: how the optimum moves with training."""
+    """Return study → epoch → scale → optimum, from the curves: how the optimum moves with training.
+
+    It is None after the end of a scale whose runs are shorter than those of others.
+    """
     records = records_of(records, axis=axis)
     if not has_curves(records):
         raise InputError("horizon needs the loss curves of the runs; these records have none")
@@ -121,7 +124,11 @@ def horizon(
         last = max(epochs_of(row)[-1] for row in study)
         epochs = sorted({round(e) for e in np.geomspace(1, last, points)})
         rows, axis_ = _rows(study, axis)[:2]
-        optima[name] = {e: _optimum(Grid(rows, axis_, e)) for e in epochs}
+        none = dict.fromkeys(sorted({row["scale"] for row in rows}))
+        optima[name] = {}
+        for e in epochs:
+            reached = [row for row in rows if epochs_of(row)[-1] >= e]
+            optima[name][e] = none | _optimum(Grid(reached, axis_, e))
     return optima
 
 
@@ -262,7 +269,7 @@ def _on_grid(grid: Grid) -> Measured:
     seeds = [profile.optima for profile in grid.profiles]
     drift, drift_ci = None, None
     if all(np.isfinite(x).all() for x in seeds):
-        drift, drift_ci = grid.drift(grid.by_seed(seeds))
+        drift, drift_ci = grid.in_values(*grid.drift(grid.by_seed(seeds)))
     edge_drift, edge_drift_ci = grid.drift(grid.edges(), resolution=True)
     return Measured(
         optimum=_optimum(grid),

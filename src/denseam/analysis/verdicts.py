@@ -25,7 +25,8 @@ class Measured:
     optima
         Per scale, the optimum of each seed.
     drift, edge_drift
-        Decades per doubling of the scale, with 95 % intervals.
+        Decades per doubling of the scale, with 95 % intervals; that of the edge is positive towards bolder
+        values.
     regret
         Per scale, of the smallest scale's optimum, with 95 % intervals; infinite where a value beside it
         diverged.
@@ -80,7 +81,8 @@ class Verdict(Measured):
     tolerance
         The regret up to which a value is good.
     scale_letter, loss_name
-        The names of the size and of the loss: N or K and 'MSE per feature', or the columns of a table.
+        The names of the size and of the loss: N, K, B, P or E and 'MSE per feature', or the columns of a
+        table.
     """
 
     name: str

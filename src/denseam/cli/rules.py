@@ -9,14 +9,26 @@ from typing import Any
 
 import click
 
-from denseam.cli.options import json_option
+from denseam.cli.options import json_option, takes
 from denseam.cli.program import app, show
-from denseam.errors import InputError, UnprescribedWarning, together
-from denseam.rules import Constants, Parameterization, Scales, Shape, prescription, standard
+from denseam.errors import InputError, UnprescribedWarning, collecting, refuse, together
+from denseam.rules import (
+    Constants,
+    Parameterization,
+    Scales,
+    Shape,
+    Timetable,
+    prescription,
+    standard,
+)
 from denseam.rules.optimizers import OPTIMIZERS
 from denseam.rules.regimes import REGIMES, regime_letter
+from denseam.rules.schedules import TWO_UNITS, decay_time_problems
 from denseam.rules.sizes import WORDS
 from denseam.studies.description import DOCUMENT
+
+#: The parameters of one training.
+_ONE = {key: p.of_one for key, p in DOCUMENT.items()}
 
 
 def _sizes(prefix: str, meaning: Mapping[str, str], required: tuple[str, ...] = ()) -> Callable[[Any], Any]:
@@ -40,6 +52,8 @@ def _sizes(prefix: str, meaning: Mapping[str, str], required: tuple[str, ...] = 
 @click.option("--power", type=float, help="p of relu^p, at least 1.")
 @click.option("--eta0", type=float, default=1.0, show_default=True, help="The tuned learning rate η0.")
 @_sizes("base-", dict.fromkeys(WORDS, "at which eta0 was tuned"))
+@click.option("--steps", type=int, help="Steps of the training, for its schedule and its decay time.")
+@takes([_ONE[key] for key in ("schedule", "warmup", "cooldown", "decay", "decay_time")], name="course")
 @json_option
 def prescribe(
     activation: str,
@@ -47,10 +61,12 @@ def prescribe(
     regime: str,
     power: float | None,
     eta0: float,
+    steps: int | None,
+    course: dict[str, Any],
     json_: bool,
     **sizes: int | None,
 ) -> None:
-    """Print the multipliers s1, s2 and the learning rates for a model of a given size."""
+    """Print the multipliers s1, s2, the learning rates and the decay for a model of a given size."""
     target, of_base = (
         {letter: size for letter, word in WORDS.items() if (size := sizes[f"{of}{word}"]) is not None}
         for of in ("", "base_")
@@ -76,10 +92,12 @@ def prescribe(
             base_shape,
             lambda: Constants(eta0),
             check_power,
+            lambda: _check_course(course, optimizer, steps),
         )
     for warning in caught:
         print(f"warning: {warning.message}", file=sys.stderr)
     scales = rule.at(shape, eta0=eta0)
+    timetable, decay = _timetable(course, steps), _decay(course, scales, steps)
     names = ("s1", "s2", "eta_W", "eta_b", "eta_c")
     facts = {
         "activation": activation,
@@ -93,11 +111,71 @@ def prescribe(
         "prescribed": rule.prescribed,
         "rule": {name: str(getattr(rule, name)) for name in names} | facts,
     }
-    show(json_, document, _print_scales, scales, base, standard(activation, optimizer, regime))
+    document |= _course_facts(course, scales, timetable, decay)
+    control = standard(activation, optimizer, regime)
+    show(json_, document, _print_scales, scales, base, control, timetable, decay)
 
 
-def _print_scales(scales: Scales, base: Shape | None, control: Parameterization) -> None:
-    print(scales.explain(base))
+def _check_course(course: Mapping[str, Any], optimizer: str, steps: int | None) -> None:
+    """Refuse what a training cannot be, or what needs its number of steps."""
+    problems: list[str] = []
+    chosen = {"optimizer": optimizer, "schedule": course.get("schedule", "constant")}
+    for key, value in course.items():
+        with collecting(problems):
+            _ONE[key].read(value)
+        field, *owners = DOCUMENT[key].belongs or ("",)
+        if owners and chosen[field] not in owners:
+            problems.append(DOCUMENT[key].belonging_problem(chosen[field]))
+    if "decay" in course and "decay_time" in course:
+        problems.append(TWO_UNITS)
+    if steps is None:
+        needing = [key for key in course if key != "decay"]
+        problems += [f"{key} needs steps, the length of the training" for key in needing]
+    elif not problems:
+        with collecting(problems):
+            _timetable(course, steps)
+        if "decay_time" in course and not problems:
+            problems += decay_time_problems(course["decay_time"], steps)
+    refuse(problems)
+
+
+def _timetable(course: Mapping[str, Any], steps: int | None) -> Timetable | None:
+    if steps is None:
+        return None
+    shares = {key: course[key] for key in ("warmup", "cooldown") if key in course}
+    return Timetable(course.get("schedule", "constant"), steps, **shares)
+
+
+def _decay(course: Mapping[str, Any], scales: Scales, steps: int | None) -> float | None:
+    """Return the decay λ0, also where its time is given."""
+    if "decay_time" in course and steps is not None:
+        return scales.decay(course["decay_time"], steps)
+    decay: float | None = course.get("decay", OPTIMIZERS[scales.optimizer].defaults.get("decay"))
+    return decay
+
+
+def _course_facts(
+    course: Mapping[str, Any], scales: Scales, timetable: Timetable | None, decay: float | None
+) -> dict[str, Any]:
+    """Return the decay in both units, if the optimizer has one, and the factors of the schedule."""
+    facts: dict[str, Any] = {}
+    if decay is not None:
+        facts = {"decay": decay, "decay_W": decay * scales.decay_W, "decay_time": None}
+    if timetable is None:
+        return facts
+    if decay:
+        facts["decay_time"] = course.get("decay_time", scales.decay_time(decay, timetable.steps))
+    return facts | {"schedule": timetable.row.name, "factors": timetable.factors()}
+
+
+def _print_scales(
+    scales: Scales,
+    base: Shape | None,
+    control: Parameterization,
+    timetable: Timetable | None,
+    decay: float | None,
+) -> None:
+    print(scales.explain(base, timetable=timetable, decay=decay))
     drift, size = control.predicted_drift(), regime_letter(control.regime)
     if drift is None:
         comparison = f"off by powers of {size}: {control.mismatch()}"

@@ -149,6 +149,7 @@ def print_plan(plan: Any, goal: Any) -> None:
 
 def print_tuned(tuned: Any, files: list[str]) -> None:
     """Print the result of a search, and what to do next."""
+    from denseam.studies.runs import explain_run
     from denseam.workflow.data_use import data_use
 
     c, g = tuned.cost, tuned.goal
@@ -159,7 +160,8 @@ def print_tuned(tuned: Any, files: list[str]) -> None:
     print(_forecast_text(tuned))
     if tuned.recommended:
         print()
-        print(tuned.scales_at_target().explain(g.study.shape(min(tuned.scales))))
+        study, spec = tuned.recipe.run()
+        print(explain_run(study, spec, g.study.shape(min(tuned.scales))))
     else:
         print(f"no learning rate is recommended; {tuned.advice}")
         if tuned.commands:

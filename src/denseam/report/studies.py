@@ -160,7 +160,7 @@ def _epochs(rows: Sequence[Row], share: float) -> tuple[list[int], list[int]]:
 
 def _lengths_grow(rows: Sequence[Row]) -> bool:
     """Return whether runs of larger scales are longer."""
-    return "E" in getattr(REGIMES.get(rows[0].get("regime")), "grows", ())
+    return "E" in getattr(REGIMES.get(str(rows[0].get("regime"))), "grows", ())
 
 
 def _log_spaced(known: Sequence[int], count: int) -> list[int]:

@@ -18,7 +18,8 @@ on size, so that a learning rate tuned at small size is right at large size.
 Files follow the theory: `sizes` (N, K, P, B, E), `regimes` (which of them grow), `powers` (products of powers
 of the sizes), `optimizers` (what each makes of a gradient), `table` (the paper's Table 1 as data, and rows
 for further optimizers), `parameterizations` (a rule, and its numbers at a shape), `prescriptions` (rules by
-name), `explain` (a rule as a table), `cost` (of training), and `fields` (what a hyperparameter is).
+name), `schedules` (the factor on the rates along a training), `explain` (a rule as a table), `cost` (of
+training), and `fields` (what a hyperparameter is).
 """
 
 from denseam.rules.parameterizations import Constants, Mismatch, Parameterization, Scales
@@ -34,10 +35,11 @@ from denseam.rules.regimes import (
     SamplesOnly,
     StepsOnly,
 )
+from denseam.rules.schedules import Schedule, Timetable, register_schedule
 from denseam.rules.sizes import Shape
 
 __all__ = [
     "BatchOnly", "Constants", "Epochs", "MemoriesOnly", "Mismatch", "Parameterization", "Power",
-    "Proportional", "ProportionalSteps", "Regime", "SamplesOnly", "Scales", "Shape", "StepsOnly",
-    "parameterization", "prescription", "standard",
+    "Proportional", "ProportionalSteps", "Regime", "SamplesOnly", "Scales", "Schedule", "Shape", "StepsOnly",
+    "Timetable", "parameterization", "prescription", "register_schedule", "standard",
 ]  # fmt: skip

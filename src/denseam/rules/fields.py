@@ -99,8 +99,9 @@ class Parameter:
     #: The allowed names.
     choices: tuple[str, ...] = ()
     unit: str = ""
-    #: Whether it can be swept.
+    #: Whether it can be swept, and whether its smaller values are the bolder ones, which may diverge.
     swept: bool = False
+    bold_below: bool = False
     #: The field, and the values of that field of which this one requires one, as in ('optimizer', 'sgd').
     belongs: tuple[str, ...] | None = None
     key: InKey = InKey.IF_SET
@@ -141,6 +142,17 @@ class Parameter:
     def problem(self, value: Any) -> str:
         """Return the message about an invalid value."""
         return f"{self.document} must be {self.requirement}, got {shown(value)}"
+
+    def belonging_problem(self, value: str) -> str:
+        """Return the message about a parameter that belongs to another model, optimizer or schedule."""
+        assert self.belongs is not None
+        field, *wanted = self.belongs
+        return f"{self.document} belongs to the {field} {listed(wanted)}, got {value!r}"
+
+    @property
+    def of_one(self) -> Parameter:
+        """The parameter with one value instead of several to try."""
+        return dataclasses.replace(self, kind=Kind.NUMBER, swept=False) if self.swept else self
 
     def parse(self, text: str) -> Any:
         """Return the plain value of a command-line argument; `read` checks it."""

@@ -18,6 +18,7 @@ from denseam.data.preparation import DEFAULT_PREPARATION, Preparation
 from denseam.rules.fields import NEEDED, InKey, Kind, Parameter, Part, parameter, parameters
 from denseam.rules.optimizers import OPTIMIZERS, having
 from denseam.rules.regimes import DEFAULT_REGIME, REGIMES, Regime, regime_parameters
+from denseam.rules.schedules import COOLDOWN, SCHEDULES
 from denseam.rules.table import BIAS_INITS
 
 Precision = Literal["float32", "tf32", "bf16", "float64"]
@@ -64,6 +65,20 @@ class Hyperparameters:
     beta2: float = _of_optimizer("beta2", "β2, of the second moment.", default=0.999, high=1, key=_ALWAYS)
     epsilon: float = _of_optimizer("epsilon", "ε of Adam.", default=1e-8, key=_ALWAYS)
     decay: float = _of_optimizer("decay", "Decoupled weight decay λ of W, dimensionless.", default=0.0)
+    decay_time: float | None = _axis(
+        Part.TRAINING, "Time of the decay of W: 1/(η_W λ_W) over the steps of training; instead of decay.",
+        None, open_low=True, unit="the training", default_text="from decay",
+        belongs=("optimizer", *having("decay")), bold_below=True,
+    )  # fmt: skip
+    warmup: float = _axis(
+        Part.TRAINING, "Share of training in which the learning rate rises from 0.", 0.0,
+        high=1, open_high=False, unit="the training",
+    )  # fmt: skip
+    cooldown: float = _axis(
+        Part.TRAINING, "Share of training in which the learning rate falls to 0.", COOLDOWN,
+        open_low=True, high=1, open_high=False, unit="the training",
+        belongs=("schedule", *(row.name for row in SCHEDULES.values() if "cooldown" in row.parameters)),
+    )  # fmt: skip
     noise: float = _axis(
         Part.TRAINING, "Standard deviation of the noise.", 0.5, unit="that of the data", key=_ALWAYS
     )
@@ -159,6 +174,10 @@ class Description:
     nesterov: bool | None = parameter(
         Part.TRAINING, Kind.FLAG, "Whether momentum looks ahead, by Nesterov.", None, off="heavy-ball",
         default_text="no, muon yes", belongs=("optimizer", *_LOOKING_AHEAD),
+    )  # fmt: skip
+    schedule: Any = parameter(  # noqa: RUF009
+        Part.TRAINING, Kind.OBJECT,
+        f"How the learning rate changes along the training: {', '.join(SCHEDULES)}.", "constant", key=_NEVER,
     )  # fmt: skip
 
 

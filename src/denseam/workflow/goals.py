@@ -12,8 +12,6 @@ from denseam.data.sources import source
 from denseam.errors import InputError, refuse
 from denseam.rules import Shape
 from denseam.rules.fields import parameters, short
-from denseam.rules.regimes import REGIMES
-from denseam.rules.sizes import WORDS
 from denseam.studies.description import AXES, DOCUMENT
 from denseam.studies.documents import from_document, preparation_from
 from denseam.studies.study import Study
@@ -24,8 +22,6 @@ from denseam.workflow.target_sizes import TargetSizes
 SMALLEST, TINIEST = 32, 8
 #: If only memories grow, the theory assumes many memories: begin at this multiple of N.
 MEMORIES_PER_FEATURE = 2
-#: The sizes of a target that are fields of its study, unless they grow.
-LENGTHS = {letter: WORDS[letter] for letter in ("E", "T")}
 #: Minimum ratio of two sizes to compare.
 APART = 1.3
 #: Number of sizes that a verdict needs.
@@ -132,9 +128,8 @@ def target_study(
     document = {key: value for key, value in target.items() if value is not None}
     sizes = TargetSizes(**{key: document.pop(key) for key in parameters(TargetSizes) if key in document})
     preparation = preparation_from(document)
-    grows = REGIMES[regime].grows if regime is not None and regime in REGIMES else ()
-    growing = {word: document.pop(word, None) for letter, word in LENGTHS.items() if letter in grows}
-    growth, scale = sizes.regime(regime, source(data, preparation), **growing)
+    lengths = document.get("epochs"), document.get("steps")
+    growth, scale = sizes.regime(regime, source(data, preparation), *lengths)
     study = from_document(
         document
         | {"activation": activation, "optimizer": optimizer, "scales": (scale,), "eta0": (1.0,)}

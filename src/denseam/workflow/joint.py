@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from denseam.errors import InputError
+from denseam.studies.description import AXES
 from denseam.workflow.goals import Goal
 
 if TYPE_CHECKING:
@@ -44,6 +45,9 @@ RANGES: Mapping[str, Range] = {
     "beta2": Range(1e-4, 0.5, "distance from 1"),
     "epsilon": Range(1e-12, 1e-4),
     "decay": Range(1e-5, 1.0),
+    "decay_time": Range(0.1, 100.0),
+    "warmup": Range(0.01, 0.5),
+    "cooldown": Range(0.05, 0.5),
 }
 
 
@@ -91,7 +95,9 @@ def _value(coordinate: float, where: Range) -> float:
 
 def _losses(search: Search, scale: int, points: Sequence[Mapping[str, float]]) -> list[float]:
     """Return log(loss / loss of predicting zero) of each point, averaged over seeds."""
-    study = search.study((scale,), (0,), search.terms.seeds)
+    # The study must have the axes of its runs: it says whether they have a momentum, a decay, a schedule.
+    tried = {axis: tuple(sorted({point[axis] for point in points})) for axis in points[0]}
+    study = search.goal.at((scale,), tried.pop("eta0"), search.terms.seeds, **tried)
     specs = study.runs_at(points)
     rows = {row["key"]: row for row in search.train(study, specs)}
 
@@ -107,6 +113,7 @@ def neighbours(axis: str, value: float) -> tuple[float, ...]:
     where = RANGES[axis]
     factors = (0.25, 0.5, 1.0, 2.0, 4.0)
     if where.of == "value":
-        return tuple(float(f"{value * f:.12g}") for f in factors)
-    around = {float(f"{1 - (1 - value) * f:.12g}") for f in factors}
-    return tuple(sorted(v for v in around if 0 <= v < 1))
+        around = (float(f"{value * f:.12g}") for f in factors)
+        return tuple(v for v in around if v <= AXES[axis].high)
+    below = {float(f"{1 - (1 - value) * f:.12g}") for f in factors}
+    return tuple(sorted(v for v in below if 0 <= v < 1))

@@ -52,7 +52,7 @@ class TargetSizes:
     ) -> tuple[Regime, int]:
         """Return the regime that leads to the target, and the target's scale in it.
 
-        `epochs` and `steps` are those of the target, if they grow.
+        `epochs` and `steps` are those of the target; they matter only where they grow.
         """
         if name is None:
             only_memories = self.memories is not None and self.features is None and self.kappa is None

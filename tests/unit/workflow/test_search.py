@@ -357,6 +357,32 @@ def test_a_setting_without_a_calibration_is_refused_unless_it_is_very_sure(searc
     assert found.forecast.regret_bound == 0.02  # at least 2 * 2.0 * 0.0039: twice that of relu
 
 
+LENGTHS = {
+    "batch-only": {"features": 64, "samples": 2048, "batch": 128},
+    "samples-only": {"features": 16, "samples": 1024},
+    "epochs": {"features": 16, "epochs": 512},
+}
+
+
+@pytest.mark.parametrize("regime", LENGTHS)
+def test_where_the_model_stays_the_drift_is_followed_but_no_bound_is_given(searched, regime):
+    sizes, letter = LENGTHS[regime], {"batch-only": "B", "samples-only": "P", "epochs": "E"}[regime]
+    target = max(sizes.values()) if regime != "batch-only" else 128
+    found = searched(flat(target=target, drift=-0.1), regime=regime, **sizes, budget=2.0)
+    assert (found.goal.letter, found.goal.target) == (letter, target)
+    assert len(found.scales) == 3
+    # A setting that is not in the corpus takes half of the drift: 0.05 of the last tenth of a decade.
+    assert found.forecast.x == pytest.approx(-1.25, abs=0.01)
+    assert (found.forecast.regret_bound, found.recommended) == (math.inf, False)
+    assert found.remedy.remedy is Remedy.SWEEP_TARGET
+    (line,) = found.commands
+    assert f"--regime {regime} " in line
+    assert f"--scales {target} " in line
+    if regime == "epochs":
+        with pytest.raises(InputError, match="not for the regime 'epochs'"):
+            searched(flat(target=target), regime=regime, **sizes, optimizer="sgd", probe=True)
+
+
 @pytest.mark.parametrize(
     ("changes", "remedy"),
     [
