@@ -333,6 +333,22 @@ class DenseAM(eqx.Module):
         shared.check_recall(state, mask, steps, tolerance, damping)
         return _recall(self, state, jnp.broadcast_to(mask, state.shape), steps, tolerance, damping)
 
+    def through(
+        self, x: Float[ArrayLike, "*samples N"], known: Bool[ArrayLike, "*#samples N"] | None = None
+    ) -> Float[Array, "*samples N"]:
+        """Return the state after the steps of recall that the memory is trained through; f(x) if it has none.
+
+        `known` features keep their value. Its derivatives can be taken, unlike those of `recall`.
+        """
+        state = self._samples("x", x)
+        T, d = (1, 1.0) if self.steps is None else (self.steps.T, self.steps.size)
+
+        def step(x: Array, _: None) -> tuple[Array, None]:
+            moved = (1 - d) * x + d * self.update(x)
+            return (moved if known is None else jnp.where(known, x, moved)), None
+
+        return jax.lax.scan(step, state, None, length=T)[0]
+
     # --- flows in continuous time ----------------------------------------------------------------
 
     def flow(

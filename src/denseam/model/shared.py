@@ -48,7 +48,7 @@ def check_start(scales: Scales, activation: Any, features: Any, bias_init: str) 
         )
 
 
-def recall_problems(steps: int, tolerance: float, damping: float) -> Iterator[str]:
+def recall_problems(steps: int, damping: float, tolerance: float) -> Iterator[str]:
     """Yield a problem for each number with which `DenseAM.recall` makes no sense."""
     yield from whole(steps=steps)
     if not tolerance >= 0:
@@ -71,7 +71,7 @@ def steps_of_recall(
 
 def check_recall(x: Any, mask: Any, steps: int, tolerance: float, damping: float) -> None:
     """Refuse arguments with which `DenseAM.recall` makes no sense."""
-    problems = [*recall_problems(steps, tolerance, damping)]
+    problems = [*recall_problems(steps, damping, tolerance)]
     shapes = (tuple(x.shape), tuple(x.shape[-1:]))
     if str(mask.dtype) not in ("bool", "torch.bool") or tuple(mask.shape) not in shapes:
         problems.append(f"clamp must be true or false for each feature of x {shapes[0]}, got {what(mask)}")

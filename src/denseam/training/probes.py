@@ -299,7 +299,7 @@ def measure_through(model: DenseAM, optimizer: Optimizer, state: Any, batch: Sta
         "mse": jnp.mean(R * (X[-1] - batch.Y)),
         "row_max": jnp.sqrt(jnp.max(jnp.mean(W * W, axis=1))) / rms(W),
         "row_step_max": jnp.sqrt(jnp.max(jnp.mean(dW * dW, axis=1))),
-        "sign_distance": rms(dW / optimizer.rates.W + jnp.sign(gradient.W)),
+        "sign_distance": rms(dW / (optimizer.rates.W * optimizer.factor(state)) + jnp.sign(gradient.W)),
     }
 
 
