@@ -244,7 +244,10 @@ def _recipe(data: str, tuned: str | None, target: dict[str, Any], accept: bool) 
 @click.argument("checkpoint")
 @click.argument("input_", metavar="INPUT")
 @click.option(
-    "--steps", type=int, show_default="those of the training; 10 if it was one", help="Maximum number of steps."
+    "--steps",
+    type=int,
+    show_default="those of the training; 10 if it was one",
+    help="Maximum number of steps.",
 )
 @click.option(
     "--tolerance", type=float, default=1e-5, show_default=True,

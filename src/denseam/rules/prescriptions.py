@@ -29,7 +29,9 @@ def _row(family: str, optimizer: OptimizerName, regime: RegimeName) -> Parameter
     steps = 2 if "T" in REGIMES[regime].grows else 1
     row, prescribed = TABLE[regime, family, optimizer], is_prescribed(family, optimizer, steps)
     source = "docs/regimes.md" if regime in FIXED_MODEL else "docs/optimizers.md"
-    if optimizer in IN_THE_PAPER and regime not in FIXED_MODEL:
+    if steps > 1:
+        source = "docs/steps.md"
+    elif optimizer in IN_THE_PAPER and regime not in FIXED_MODEL:
         source = "Table 1 of the paper" if prescribed else "the paper's experiments"
     source += "" if prescribed else "; not prescribed"
     forgets: dict[str, Any] = {f"forget_{name}": power for name, power in row.forgets.items()}

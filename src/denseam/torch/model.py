@@ -184,7 +184,7 @@ class DenseAM(nn.Module):  # type: ignore[misc, unused-ignore]  # untyped where 
     def through(self, x: Tensor, known: Tensor | None = None) -> Tensor:
         """Return the state after the steps of recall that the memory is trained through; f(x) if it has none.
 
-        `known` features keep their value. The loss of training is ``((through(x) - y) ** 2).sum(-1).mean() / 2``.
+        `known` features keep their value. Training takes ``((through(x) - y) ** 2).sum(-1).mean() / 2``.
         """
         T, d = (1, 1.0) if self.steps is None else self.steps
         for _ in range(T):

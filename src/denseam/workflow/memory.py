@@ -185,8 +185,8 @@ class Memory:
         x
             Samples, in the values of the file on which the memory was trained.
         steps, tolerance, damping
-            As in `DenseAM.recall`; the number of steps and their size are those of the training by default, or
-            at most 10 of size 1 if it was one update.
+            As in `DenseAM.recall`; by default the steps are those of the training, or at most 10 of size 1 if
+            it was one update.
         noise
             Standard deviations of the noise to add first, in the units of training.
         known

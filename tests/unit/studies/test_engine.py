@@ -89,6 +89,9 @@ CASES = {
     "memories-only": replace(ONE, regime=dam.MemoriesOnly(10, 30, 7), scales=(20,)),
     "batch-only": replace(ONE, optimizer="adam", regime=dam.BatchOnly(10, 20, 30), scales=(7,)),
     "epochs": replace(ONE, regime=dam.Epochs(10, 20, 30, 7), scales=(2, 4)),
+    "steps": replace(ONE, steps=3, axes={"tau": (0.5, 1.0)}),
+    "one step of another size": replace(ONE, axes={"tau": (0.5, 1.0)}),
+    "steps-only": replace(ONE, optimizer="adam", regime=dam.StepsOnly(10, 20, 30, 7), scales=(1, 4)),
     "anisotropic": replace(ONE, data="anisotropic"),
     "standard": replace(ONE, optimizer="adam", parameterization="standard"),
     "a number of its own": replace(ONE, activation=Squareplus(2.0)),
@@ -114,9 +117,10 @@ def test_both_layouts_give_the_same(monkeypatch):
     study = replace(
         STUDY, axes={"warmup": (0.0, 0.4), "decay_time": (1.0,)}, schedule="cosine", eta0=(0.003, 0.1)
     )
-    one_by_one = outcomes(STUDY) | outcomes(study)
+    studies = (STUDY, study, replace(CASES["steps"], seeds=2))
+    one_by_one = {key: outcome for s in studies for key, outcome in outcomes(s).items()}
     monkeypatch.setattr(engine, "platform_of", lambda device: "gpu")
-    together = outcomes(STUDY) | outcomes(study)
+    together = {key: outcome for s in studies for key, outcome in outcomes(s).items()}
     assert set(one_by_one) == set(together)
     for key, a in one_by_one.items():
         b = together[key]

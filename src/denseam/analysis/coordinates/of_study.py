@@ -10,7 +10,7 @@ from denseam.analysis.coordinates.expected import expectations
 from denseam.analysis.coordinates.judge import Check, Conditions, judge
 from denseam.analysis.coordinates.slopes import from_records, slopes, too_few
 from denseam.errors import InputError, refuse, whole
-from denseam.rules import Regime, cost
+from denseam.rules import ProportionalSteps, Regime, cost
 from denseam.rules.fields import parameters
 from denseam.rules.optimizers import OPTIMIZERS
 from denseam.rules.regimes import REGIMES, OneSize, regime_from, regime_letter
@@ -31,9 +31,12 @@ DEFAULT_SCALES = {
     "batch-only": (2, 4, 8, 16),
     "samples-only": (64, 128, 256, 512),
     "epochs": (8, 16, 32, 64),
-    "steps-only": (1, 2, 4, 8),
-    "proportional-steps": (64, 128, 256, 512),
+    # From one step to a few, sizes still approach their limit, by O(1/T).
+    "steps-only": (8, 16, 32, 64),
+    "proportional-steps": (64, 128, 256),
 }
+#: θ = T/N of the check, for as many steps of recall at the smallest scale.
+DEFAULT_THETA = 1 / 8
 #: Softmax needs larger ones: at Adam's first step its Δ⁽²⁾F still grows as N^0.16 from 64 to 512 features.
 SOFTMAX_SCALES = (128, 256, 512)
 
@@ -64,9 +67,11 @@ def checked_study(activation: Any, optimizer: str, *, updates: int = 16, **optio
 
 
 def _default_regimes() -> dict[str, Regime]:
-    """Return the regimes with one growing size, with the default of the others."""
+    """Return the regimes with one growing size, with the default of the others, and that with steps."""
     kinds = {name: kind for name, kind in REGIMES.items() if issubclass(kind, OneSize)}
-    return {name: kind(**{k: DEFAULT_SIZES[k] for k in parameters(kind)}) for name, kind in kinds.items()}
+    return {name: kind(**{k: DEFAULT_SIZES[k] for k in parameters(kind)}) for name, kind in kinds.items()} | {
+        "proportional-steps": ProportionalSteps(theta=DEFAULT_THETA)
+    }
 
 
 def _default_scales(activation: Any, regime: Regime) -> tuple[int, ...]:
