@@ -24,6 +24,10 @@ from denseam.rules.table import BIAS_INITS
 Precision = Literal["float32", "tf32", "bf16", "float64"]
 PRECISIONS: tuple[Precision, ...] = ("float32", "tf32", "bf16", "float64")
 
+#: Which features of a sample are hidden.
+HideBy = Literal["features", "block", "last"]
+HIDE_BY: tuple[HideBy, ...] = ("features", "block", "last")
+
 _ALWAYS, _NEVER = InKey.ALWAYS, InKey.NEVER
 
 
@@ -170,6 +174,15 @@ class Description:
     overshoot: bool = parameter(
         Part.TRAINING, Kind.FLAG, "Whether τ/T may be above 1, where a step can raise the energy.", False,
         key=_NEVER,
+    )  # fmt: skip
+    hide: float = parameter(
+        Part.TRAINING, Kind.NUMBER, "Share of the features that are hidden; others keep their values.", 0.0,
+        low=0, high=1,
+    )  # fmt: skip
+    hide_by: str = parameter(
+        Part.TRAINING, Kind.CHOICE,
+        "Which features are hidden: any (features), a row of them (block), or always the last (last).",
+        "features", choices=HIDE_BY,
     )  # fmt: skip
     nesterov: bool | None = parameter(
         Part.TRAINING, Kind.FLAG, "Whether momentum looks ahead, by Nesterov.", None, off="heavy-ball",

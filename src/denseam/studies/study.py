@@ -115,6 +115,10 @@ class Study(Description):
         that of the last state. τ is the axis ``tau``.
     overshoot
         Whether τ/T may be above 1, where a step can raise the energy.
+    hide, hide_by
+        The share of features that are hidden in training: they start from noise, the others keep their values
+        in every step of recall, and the loss is that of the hidden ones. They are drawn for each sample, as
+        single features or as a block of neighbours; or they are the last ones, for targets beside inputs.
     nesterov
         Whether momentum looks ahead; by default only that of Muon.
     schedule
@@ -230,8 +234,17 @@ class Study(Description):
                 f"tau/T must be at most 1, or a step can raise the energy, got {tau:g}/{shortest}; "
                 "overshoot allows it"
             )
+        problems = []
         if self.uses("early") and shortest < 2:
-            raise InputError("early needs at least 2 steps of recall")
+            problems.append("early needs at least 2 steps of recall")
+        if self.hide:
+            for scale in self.scales:
+                N, count = self.shape(scale).N, self.hidden(self.shape(scale))
+                if not 0 < count < N:
+                    problems.append(f"hide must leave some features and hide some, got {count} of {N}")
+        elif self.hide_by != "features":
+            problems.append("hide_by needs hide: the share of the features that are hidden")
+        refuse(problems)
 
     def _check_times(self) -> None:
         """Refuse two units of one decay, a decay faster than a step, and a schedule that cannot be."""
@@ -284,6 +297,8 @@ class Study(Description):
             parts.append(self.data if self.data in GAUSSIANS else Path(self.data.rstrip("/")).stem)
         if self.bias_init != "zero":
             parts.append(f"bias-{self.bias_init}")
+        if self.hide:
+            parts.append(f"hidden-{self.hide:g}")
         if self.steps != 1:
             parts.append(f"{self.steps}-steps")
         if self.nesterov is not None:
@@ -354,7 +369,11 @@ class Study(Description):
 
     def recalls(self, shape: Shape) -> bool:
         """Return whether runs of a shape are trained through steps of recall, and not on one update f(x)."""
-        return shape.T > 1 or self.grid["tau"] != (1.0,)
+        return shape.T > 1 or self.grid["tau"] != (1.0,) or self.hide > 0
+
+    def hidden(self, shape: Shape) -> int:
+        """Return the number of features that are hidden in training."""
+        return round(self.hide * shape.N)
 
     def updates(self, shape: Shape) -> int:
         """Return the number of updates of a run at a shape."""

@@ -331,7 +331,11 @@ class _Training:
 
     def _draw(self, clean: Any, first: int, steps: int, frame: DenseAM) -> Batch:
         keys = noise_keys(self.key, jnp.asarray(first, jnp.int32), steps)
-        return self.on.batches(clean, keys, self.noise, View.of(frame))
+        return self.on.batches(clean, keys, self.noise, self._view(frame))
+
+    def _view(self, model: DenseAM) -> View:
+        """Return how training sees its batches."""
+        return View.of(model, self.study.hidden(self.spec.shape), self.study.hide_by)
 
     def _advance(
         self, at: _State, frame: DenseAM, optimizer: Optimizer, segment: Batch
@@ -360,12 +364,11 @@ class _Training:
         if not n:
             n, size = 1, len(fresh)
         # The same noise as in a sweep: one draw for all samples.
-        drawn = jax.random.normal(stream(self.spec.seed, "heldout-noise"), fresh.shape, self.dtype)
+        key = stream(self.spec.seed, "heldout-noise")
+        batches = self._view(model).cut(jnp.asarray(fresh), key, self.noise, n, size)
         total = 0.0
         for i in range(n):
-            piece = slice(i * size, (i + 1) * size)
-            Y = jnp.asarray(fresh[piece])
-            batch = View.of(model).of_rows((Y + self.noise * drawn[piece])[None], Y[None])
+            batch = jax.tree.map(lambda V, i=i: V[i : i + 1], batches)
             with products(self.study.precision):
                 total += float(gathered(_evaluate(model, self.on.share(batch)))[0])
         return total / n
@@ -456,7 +459,7 @@ class _Training:
                 model,
                 scales=scales,
                 activation=activation_of(self.study, self.spec),
-                steps=Steps.of(scales),
+                steps=Steps(self.spec.shape.T, scales.step) if self.study.recalls(self.spec.shape) else None,
             )
             error = end.curve[-1].mean() if heldout is None else heldout
             reference = Reference(square=_short(known.mean()), error=_short(error))

@@ -174,6 +174,8 @@ def test_what_existed_first_is_always_in_the_key():
         "probes",
         "nesterov",
         "steps",
+        "hide",
+        "hide_by",
     }
 
 

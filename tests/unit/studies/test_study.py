@@ -316,11 +316,13 @@ def test_steps_of_recall_are_in_the_shape_and_only_then_in_the_key():
             "half": {"axes": {"tau": (0.5,)}},
             "early": {"steps": 4, "axes": {"early": (0.5,)}},
             "allowed": {"steps": 4, "overshoot": True},
+            "hidden": {"hide": 0.5},
+            "a block hidden": {"hide": 0.5, "hide_by": "block"},
         }.items()
     }
     assert keys["one"] == plain.runs()[0].key
     assert keys["allowed"] == keys["four"]
-    assert len({*keys.values()}) == 4
+    assert len({*keys.values()}) == 6
     four = dataclasses.replace(plain, steps=4, name="")
     assert four.name == "relu-adam-4-steps"
     assert four.runs()[0].shape.T == four.shape(16).T == 4
@@ -337,6 +339,10 @@ def test_steps_of_recall_are_in_the_shape_and_only_then_in_the_key():
         ({"axes": {"tau": (0.0,)}}, "tau must be above 0 and finite"),
         ({"axes": {"tau": (1.0, 1.5)}}, "tau/T must be at most 1, or a step can raise the energy, got 1.5/1"),
         ({"axes": {"early": (0.5,)}}, "early needs at least 2 steps"),
+        ({"hide": 0.01}, "hide must leave some features and hide some, got 0 of 16"),
+        ({"hide": 0.99}, "hide must leave some features and hide some, got 16 of 16"),
+        ({"hide": 1.0}, "hide must be at least 0 and below 1"),
+        ({"hide_by": "block"}, "hide_by needs hide"),
         ({"steps": 2, "probes": ("dF11",), "optimizer": "sgd"}, "probe dF11 .* needs one step of recall"),
     ],
 )

@@ -10,6 +10,7 @@ import pytest
 import denseam as dam
 from denseam.model.steps import Steps
 from denseam.rules import cost
+from denseam.training.batches import View, add_noise
 from denseam.training.columns import batch_of
 from denseam.training.gradient import gradient, gradient_of_columns, loss
 from denseam.training.probes import measure
@@ -160,3 +161,32 @@ def test_recomputing_changes_nothing():
         strict=True,
     ):
         assert np.allclose(one, other, rtol=1e-12)
+
+
+# --- completion --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("by", ["features", "block", "last"])
+def test_hidden_features_start_from_noise_and_known_ones_as_they_are(by):
+    Y = jnp.asarray(np.random.default_rng(0).standard_normal((50, 12)))
+    X, known = View(None, 5, by).starts(Y, jax.random.key(0), 0.5)
+    hidden = ~np.asarray(known)
+    assert (hidden.sum(axis=1) == 5).all()
+    assert np.array_equal(np.asarray(X)[~hidden], np.asarray(Y)[~hidden])
+    assert np.std(np.asarray(X)[hidden]) == pytest.approx(0.5, rel=0.15)
+    assert abs(np.corrcoef(np.asarray(X)[hidden], np.asarray(Y)[hidden])[0, 1]) < 0.2
+    if by == "last":
+        assert hidden[:, 7:].all()
+    else:  # every feature is hidden in some samples and known in others
+        assert (hidden.sum(axis=0) > 0).all()
+        assert (hidden.sum(axis=0) < 50).all()
+    if by == "block":
+        borders = hidden != np.roll(hidden, 1, axis=1)
+        assert (borders.sum(axis=1) == 2).all()
+
+
+def test_nothing_hidden_is_plain_noise():
+    Y = jnp.ones((3, 4))
+    X, known = View(None).starts(Y, jax.random.key(0), 0.5)
+    assert known is None
+    assert np.array_equal(X, add_noise(Y, jax.random.key(0), 0.5))

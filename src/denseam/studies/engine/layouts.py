@@ -20,7 +20,7 @@ from denseam.studies.engine.chunks import Chunk, segment_steps
 from denseam.studies.engine.programs import Program
 from denseam.studies.runs import Interrupted, Outcome, build
 from denseam.studies.study import RunSpec
-from denseam.training.batches import View, add_noise, mean_square, sample_order
+from denseam.training.batches import View, mean_square, sample_order
 from denseam.training.columns import Batch
 from denseam.training.divergence import ending
 from denseam.training.progress import Progress
@@ -77,7 +77,7 @@ class Layout(abc.ABC):
         for specs in chunk:
             start = build(program.study, specs[0], None, program.dtype)[0].parameters
             self.built.append([build(program.study, spec, start, program.dtype) for spec in specs])
-        self.view = View.of(self.built[0][0][0])
+        self.view = View.of(self.built[0][0][0], program.study.hidden(program.shape), program.study.hide_by)
         self.T = segment_steps(program, chunk)
         self.place = str(self.groups[0].data.devices())
         shape = (len(chunk), len(chunk[0]))
@@ -161,8 +161,7 @@ class Layout(abc.ABC):
         n, size = max(1, rows // B), min(B, rows)
 
         def batches(group: Group) -> Batch:
-            X = add_noise(group.fresh, group.fresh_key, group.noise)
-            return self.view.of_rows(*(V[: n * size].reshape(n, size, -1) for V in (X, group.fresh)))
+            return self.view.cut(group.fresh, group.fresh_key, group.noise, n, size)
 
         errors = self._evaluated(models, self._joined([batches(g) for g in self.groups]))
         return np.asarray(np.mean(errors, axis=-1))
