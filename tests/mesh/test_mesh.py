@@ -78,6 +78,17 @@ def test_schedules_and_decay_times_too(tmp_path):
         assert apart(alone, shared) < 1e-5, mesh
 
 
+def test_steps_of_recall_and_hidden_features_too(tmp_path):
+    asked = recipe("relu", "adam", steps=3, hide=0.5, name="")
+    alone = train_target(asked, tmp_path / "alone")
+    for mesh in MESHES:
+        shared = train_target(asked, tmp_path / mesh, mesh=mesh)
+        assert apart(alone, shared) < 1e-5, mesh
+        np.testing.assert_allclose(shared.loss, alone.loss, rtol=1e-5)
+        assert shared.heldout_mse == pytest.approx(alone.heldout_mse, rel=1e-5)
+        assert shared.memory.model.steps.T == 3
+
+
 def test_the_other_regime_and_uncentred_models_too(tmp_path):
     for n, changes in enumerate(
         ({"centred": False}, {"regime": MemoriesOnly(12, 80, 8), "scales": (64,), "epochs": 10})
