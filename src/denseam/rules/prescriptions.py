@@ -30,7 +30,7 @@ def _row(family: str, optimizer: OptimizerName, regime: RegimeName) -> Parameter
     row, prescribed = TABLE[regime, family, optimizer], is_prescribed(family, optimizer, steps)
     source = "docs/regimes.md" if regime in FIXED_MODEL else "docs/optimizers.md"
     if steps > 1:
-        source = "docs/steps.md"
+        source = "docs/recall-steps.md"
     elif optimizer in IN_THE_PAPER and regime not in FIXED_MODEL:
         source = "Table 1 of the paper" if prescribed else "the paper's experiments"
     source += "" if prescribed else "; not prescribed"

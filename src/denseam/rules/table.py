@@ -67,7 +67,7 @@ MULTIPLIERS: Mapping[tuple[str, str], tuple[Power, Power, tuple[str, str]]] = {
     },
 }
 
-#: The size of a step of recall, in every row: T steps take the same time (docs/steps.md).
+#: The size of a step of recall, in every row: T steps take the same time (docs/recall-steps.md).
 STEP = Power(T=-1)
 
 #: What the size of an update is set by → the power of eta_W.
@@ -94,7 +94,7 @@ PER_STEP: Mapping[str, Power] = {
 UNPRESCRIBED = ("softmax", Normalisation.GRADIENT), ("softmax", Normalisation.ORTHOGONAL)
 
 #: Family → the largest number of steps of recall for which a rule is known. A state of softmax that leaves
-#: the trained region runs to attractors of size s2‖w‖, which grow with K (docs/steps.md).
+#: the trained region runs to attractors of size s2‖w‖, which grow with K (docs/recall-steps.md).
 MOST_STEPS: Mapping[str, int] = {"softmax": 1}
 
 #: (regime, family) → the paper's equation for eta_W under SGD and under Adam.

@@ -79,7 +79,7 @@ def test_where_the_model_stays_rates_follow_the_batch_and_the_decay_takes_a_shar
         assert (*found, *factors) == pytest.approx(expected[regime], rel=1e-12)
         assert scales.eta_c == scales.eta_b
         assert dam.Scales.from_json(scales.to_json()) == scales
-        assert rule.source.startswith("docs/steps.md" if regime == "steps-only" else "docs/regimes.md")
+        assert rule.source.startswith("docs/recall-steps.md" if regime == "steps-only" else "docs/regimes.md")
 
 
 def test_the_steps_of_recall_take_the_same_time_and_change_nothing_else():
