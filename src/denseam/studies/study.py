@@ -229,12 +229,12 @@ class Study(Description):
     def _check_steps(self) -> None:
         """Refuse steps of recall that are longer than the update itself, unless they are asked for."""
         tau, shortest = max(self.grid["tau"]), min(self.shape(scale).T for scale in self.scales)
+        problems = []
         if tau > shortest and not self.overshoot:
-            raise InputError(
+            problems.append(
                 f"tau/T must be at most 1, or a step can raise the energy, got {tau:g}/{shortest}; "
                 "overshoot allows it"
             )
-        problems = []
         if self.uses("early") and shortest < 2:
             problems.append("early needs at least 2 steps of recall")
         if self.hide:
