@@ -10,7 +10,7 @@ import pytest
 import denseam as dam
 from denseam.model.steps import Steps
 from denseam.rules import cost
-from denseam.training.batches import View, add_noise
+from denseam.training.batches import View, add_noise, draw_batches, noisy_batch
 from denseam.training.columns import batch_of
 from denseam.training.gradient import gradient, gradient_of_columns, loss
 from denseam.training.probes import measure
@@ -18,7 +18,16 @@ from denseam.training.quantities import THROUGH
 from tests import reference
 from tests.models import ACTIVATIONS, plain
 from tests.sampled import product
-from tests.unit.training.test_training import SHAPE, batches_of
+
+SHAPE = dam.Shape(N=6, K=9, P=25, B=5)
+
+
+def batches_of(data, seed, epochs, noise):
+    """The batches `train` sees, as columns."""
+    for epoch in range(epochs):
+        drawn = draw_batches(seed, epoch, SHAPE.P, SHAPE.B)
+        for samples, key in zip(drawn.samples, drawn.noise, strict=True):
+            yield [np.asarray(V).T for V in noisy_batch(data, samples, key, noise)]
 
 
 def made(name, T, tau=0.9, optimizer="adam", centred=True, **constants):
