@@ -213,7 +213,9 @@ def needed(value: T | None, message: str) -> T:
     return value
 
 
-def say_skipped(skipped: Iterable[str]) -> None:
-    """Name the files that could not be read."""
+def say_skipped(skipped: Iterable[str], contradictions: Iterable[str] = ()) -> None:
+    """Name the files that could not be read, and the runs whose records contradict each other."""
     for what in skipped:
         print(f"warning: skipped {what}", file=sys.stderr)
+    for what in contradictions:
+        print(f"warning: {what}", file=sys.stderr)

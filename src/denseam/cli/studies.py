@@ -73,7 +73,7 @@ def sweep(
             )
     with training_on(cluster, folder, progress_of(quiet)) as training:
         summary = run_studies(studies, folder, **training)
-    say_skipped(summary.records.skipped)
+    say_skipped(summary.records.skipped, summary.records.contradictions)
     for shard in summary.set_aside:
         print(f"denseam: {shard}", file=sys.stderr)
     counts = {"runs": summary.runs, "reused": summary.reused, "diverged": summary.diverged}
@@ -126,7 +126,7 @@ def verdict(
     from denseam.analysis.transfer import verdict as judge
 
     records, curves = _judged(results, axis, columns, whole=horizon or plot is not None)
-    say_skipped(records.skipped)
+    say_skipped(records.skipped, records.contradictions)
     if not len(records):
         raise InputError(f"{results}: contains no runs")
     verdicts = judge(records, axis=axis, target=target, curves=curves, tolerance=tolerance, by=by)
@@ -206,7 +206,7 @@ def check(
         from denseam.studies.store import Store
 
         records = Store(folder).read()
-        say_skipped(records.skipped)
+        say_skipped(records.skipped, records.contradictions)
         checks, proposal = check_records(records), None
     else:
         refuse(f"{key} is needed" for key in ("activation", "optimizer") if key not in settings)
@@ -259,13 +259,13 @@ def export(folder: str, format_: str, probes: bool, out: str | None) -> int:
         if probes:
             raise InputError("probes are already in the format 'parquet', as lists; leave out --probes")
         records = Store(folder).read()
-        say_skipped(records.skipped)
+        say_skipped(records.skipped, records.contradictions)
         write_parquet(records, path)
         return OK
     # Everything except the loss curves fits into a spreadsheet.
     scalars = [name for name, kind in COLUMNS.items() if kind != "l"]
     records = Store(folder).read(None if probes else scalars)
-    say_skipped(records.skipped)
+    say_skipped(records.skipped, records.contradictions)
     if probes and not any(row.get("probe_steps") for row in records):
         raise InputError(f"{folder}: its runs have no probes; sweep with --probes all")
     with contextlib.nullcontext(sys.stdout) if out is None else open(out, "w", newline="") as file:

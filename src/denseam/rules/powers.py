@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numbers
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from fractions import Fraction
 
-from denseam.errors import InputError, refuse, typed
+from denseam.errors import InputError, refuse, shown, typed
 from denseam.rules.regimes import REGIMES, RegimeName
 from denseam.rules.sizes import WORDS, Shape
 
@@ -59,6 +60,16 @@ class Power:
 
     def __pow__(self, k: int) -> Power:
         return Power(*(getattr(self, f.name) * k for f in fields(self)))
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, str]) -> Power:
+        """Read the exponents of a document, by their fields."""
+        known = {f.name for f in fields(cls)}
+        try:
+            refuse(f"{name!r} is not a size" for name in document if name not in known)
+            return cls(**{name: Fraction(text) for name, text in document.items()})
+        except (ValueError, ZeroDivisionError) as error:
+            raise InputError(f"{shown(document)} is not a power of the sizes ({error})") from None
 
     @classmethod
     def parse(cls, text: str) -> Power:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import csv
 import gzip
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from denseam.errors import InputError
+from denseam.reading import json_value, named
 
 #: Column → its values, one for each row.
 Table = Mapping[str, Sequence[Any]]
@@ -92,10 +92,8 @@ def _of_json(text: str) -> Table:
     rows: list[Any] = []
     lines = [text] if text.lstrip().startswith("[") else text.splitlines()
     for i, line in enumerate(lines):
-        try:
-            content = json.loads(line) if line.strip() else []
-        except ValueError as error:
-            raise InputError(f"line {i + 1} is not JSON ({_line(error)})") from None
+        with named(f"line {i + 1}"):
+            content = json_value(line) if line.strip() else []
         rows += content if isinstance(content, list) else [content]
     return of_rows(rows)
 

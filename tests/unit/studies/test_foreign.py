@@ -407,7 +407,7 @@ FILES = {
     "x.parquet": (b"PAR1 and no more", "is damaged or not a Parquet file"),
     "x.csv": (b"\xff\xfe\x00width", "not text in UTF-8"),
     "x.csv.gz": (b"not packed", "cannot be read"),
-    "x.jsonl": (b'{"width": 8}\n{"width": ', "line 2 is not JSON"),
+    "x.jsonl": (b'{"width": 8}\n{"width": ', "line 2: not JSON"),
     "y.jsonl": (b"[1, 2]", "every row must be an object"),
     "x.txt": (b"width,lr", "must be a folder of results or a table (.csv, .tsv, .parquet, .jsonl"),
     "x": (b"", "must be a folder of results or a table"),
