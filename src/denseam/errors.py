@@ -9,6 +9,9 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+#: Counts and sizes must fit the 32-bit integers of array frameworks.
+COUNTS_BELOW = 2**31
+
 
 class InputError(ValueError):
     """One or more problems with the input; nothing was done.
@@ -95,6 +98,8 @@ def whole(least: int = 1, **values: Any) -> Iterator[str]:
     for name, value in values.items():
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             yield f"{name} must be a whole number of at least {least}, got {value!r}"
+        elif value >= COUNTS_BELOW:
+            yield f"{name} must be below 2^31, got {shown(value)}"
 
 
 def typed(kind: type[Any] | tuple[type[Any], ...], what: str, **values: Any) -> Iterator[str]:
@@ -107,18 +112,27 @@ def typed(kind: type[Any] | tuple[type[Any], ...], what: str, **values: Any) -> 
 def path_of(argument: str, value: str | os.PathLike[str]) -> Path:
     """Return an argument as a path, or refuse what cannot be one."""
     refuse(typed((str, os.PathLike), "a path", **{argument: value}))
+    try:
+        usable = b"\0" not in os.fsencode(value)
+    except UnicodeEncodeError:
+        usable = False
+    if not usable:
+        raise InputError(f"{argument} must be a path that this system can encode, got {shown(value)}")
     return Path(value)
 
 
 def shown(value: object) -> str:
     """Return a value as text of one line, at most about 60 characters long."""
-    text = " ".join(repr(value).split())
+    try:
+        text = " ".join(repr(value).split())
+    except ValueError:  # a whole number of thousands of digits
+        text = f"{type(value).__name__} of more digits than can be shown"
     return text if len(text) <= 60 else f"{text[:50]} … ({type(value).__name__})"
 
 
 def _is_number(value: object) -> bool:
     try:
         math.isfinite(value)  # type: ignore[arg-type]
-    except TypeError:
+    except (TypeError, OverflowError):
         return False
     return not isinstance(value, bool)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shlex
 import sys
@@ -21,9 +20,20 @@ from denseam.cli.options import (
     table_options,
     takes,
 )
-from denseam.cli.program import IO_ERROR, OK, app, needed, progress_of, say_skipped, show, training_on
+from denseam.cli.program import (
+    IO_ERROR,
+    OK,
+    app,
+    needed,
+    progress_of,
+    say_skipped,
+    show,
+    training_on,
+    write_out,
+)  # fmt: skip
 from denseam.cli.text import print_check, print_files, print_horizon, print_proposal, print_verdicts
-from denseam.errors import InputError, refuse, together
+from denseam.errors import InputError, path_of, refuse, together
+from denseam.files import write_whole
 from denseam.rules.fields import Part
 from denseam.rules.optimizers import OPTIMIZERS
 from denseam.studies.records import By, Records, by_loss
@@ -250,7 +260,7 @@ def _worst(checks: list[Any]) -> str:
 def export(folder: str, format_: str, probes: bool, out: str | None) -> int:
     """Write all runs in a FOLDER as one table, one row per run."""
     from denseam.studies.records import COLUMNS
-    from denseam.studies.store import Store, write_csv, write_parquet, write_probes_csv
+    from denseam.studies.store import Store, csv_text, parquet_bytes, probes_csv
 
     if format_ not in ("csv", "parquet"):
         raise InputError(f"format must be 'csv' or 'parquet', got {format_!r}")
@@ -260,7 +270,7 @@ def export(folder: str, format_: str, probes: bool, out: str | None) -> int:
             raise InputError("probes are already in the format 'parquet', as lists; leave out --probes")
         records = Store(folder).read()
         say_skipped(records.skipped, records.contradictions)
-        write_parquet(records, path)
+        write_whole(path_of("out", path), parquet_bytes(records))
         return OK
     # Everything except the loss curves fits into a spreadsheet.
     scalars = [name for name, kind in COLUMNS.items() if kind != "l"]
@@ -268,6 +278,9 @@ def export(folder: str, format_: str, probes: bool, out: str | None) -> int:
     say_skipped(records.skipped, records.contradictions)
     if probes and not any(row.get("probe_steps") for row in records):
         raise InputError(f"{folder}: its runs have no probes; sweep with --probes all")
-    with contextlib.nullcontext(sys.stdout) if out is None else open(out, "w", newline="") as file:
-        (write_probes_csv if probes else write_csv)(records, file)
+    text = (probes_csv if probes else csv_text)(records)
+    if out is None:
+        write_out(text)
+    else:
+        write_whole(path_of("out", out), text.encode())
     return OK

@@ -17,6 +17,10 @@ LARGER = "max(K, N)"
 _FIELDS = {**{letter: letter for letter in WORDS}, LARGER.replace(" ", ""): "larger"}
 
 
+#: The largest exponent: sizes are below 2³¹, so that a power of each is finite.
+LARGEST = 16
+
+
 @dataclass(frozen=True)
 class Power:
     """A product of powers of the sizes, ``N^n K^k P^p B^b max(K, N)^m``; exponents may be fractions."""
@@ -31,6 +35,11 @@ class Power:
     def __post_init__(self) -> None:
         exponents = {f.name: getattr(self, f.name) for f in fields(self)}
         refuse(typed(numbers.Real, "a number or a fraction, the exponent", **exponents))
+        refuse(
+            f"the exponent of {name} must be from -{LARGEST} to {LARGEST}, got {shown(exponent)}"
+            for name, exponent in exponents.items()
+            if not abs(exponent) <= LARGEST
+        )
 
     def at(self, shape: Shape) -> float:
         """Return the value at a shape."""

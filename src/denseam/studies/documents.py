@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from denseam.data.preparation import Preparation
-from denseam.errors import InputError, collecting, refuse, together
+from denseam.errors import InputError, collecting, refuse, shown, together
 from denseam.model import lagrangians
 from denseam.model.lagrangians import Lagrangian, Softmax
 from denseam.reading import named
@@ -121,6 +121,8 @@ def preparation_from(values: Mapping[str, Any]) -> Preparation:
     preparation = values.get("preparation")
     if isinstance(preparation, Preparation):
         return preparation
+    if preparation is not None:
+        raise InputError(f"preparation must be a table, or Preparation(…), got {shown(preparation)}")
     return Preparation(**{key: values[key] for key in parameters(Preparation) if key in values})
 
 

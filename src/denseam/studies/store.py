@@ -31,6 +31,7 @@ from denseam.files import make_folder, write_whole
 from denseam.reading import json_table, listed_of, read_entries, table_of, text_of
 from denseam.studies.cells import check_cells
 from denseam.studies.records import COLUMNS, LATER, OPTIONAL, PROBE_COLUMNS, Records, Row, difference
+from denseam.studies.tables import without_formula
 
 #: The folder beside the shards with the description of every study they came from.
 STUDIES = "studies"
@@ -53,7 +54,7 @@ class Store:
     def write(self, rows: Sequence[Row]) -> Path:
         """Write one shard: completely, or not at all."""
         keys = hashlib.sha256("".join(sorted(row["key"] for row in rows)).encode()).hexdigest()[:16]
-        content = _parquet_bytes(Records(rows))
+        content = parquet_bytes(Records(rows))
         target = self.shards / f"{keys}-{_digest(content)}.parquet"
         write_whole(target, content)
         return target
@@ -128,9 +129,12 @@ def _digest(content: bytes) -> str:
     return hashlib.blake2b(content, digest_size=8).hexdigest()
 
 
-def _parquet_bytes(records: Records) -> bytes:
+def parquet_bytes(records: Records) -> bytes:
+    """Return all columns as one Parquet file."""
+    import pyarrow.parquet as pq
+
     sink = io.BytesIO()
-    write_parquet(records, sink)
+    pq.write_table(records.table(), sink, compression="zstd", write_page_checksum=True)
     return sink.getvalue()
 
 
@@ -165,31 +169,30 @@ def _json_table(content: bytes) -> Any:
     return pa.Table.from_pylist([_unplain({c: row[c] for c in COLUMNS if c in row}) for row in rows])
 
 
-def write_csv(records: Records, file: Any) -> None:
-    """Write the columns of single values; infinity is `inf`."""
+def csv_text(records: Records) -> str:
+    """Return the columns of single values as CSV; infinity is `inf`."""
     columns = [c for c in COLUMNS if COLUMNS[c] != "l"]
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(["" if row[c] is None else row[c] for c in columns] for row in records)
+    return _csv([columns, *([row[c] for c in columns] for row in records)])
 
 
-def write_probes_csv(records: Records, file: Any) -> None:
-    """Write the probes, one row for each run and step."""
+def probes_csv(records: Records) -> str:
+    """Return the probes as CSV, one row for each run and step."""
     named = [(name, c) for name, c in PROBE_COLUMNS.items() if any(row.get(c) for row in records)]
     whose = ("key", "study", "scale", "features", "memories", "samples", "batch", "eta0", "seed")
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow([*whose, "step", *(name for name, _ in named)])
+    lines: list[list[Any]] = [[*whose, "step", *(name for name, _ in named)]]
     for row in records:
         for i, step in enumerate(row.get("probe_steps") or ()):
-            values = (row[c][i] if row.get(c) else "" for _, c in named)
-            writer.writerow([*(row[c] for c in whose), int(step), *values])
+            values = (row[c][i] if row.get(c) else None for _, c in named)
+            lines.append([*(row[c] for c in whose), int(step), *values])
+    return _csv(lines)
 
 
-def write_parquet(records: Records, file: str | os.PathLike[str] | io.BytesIO) -> None:
-    """Write all columns as one Parquet file."""
-    import pyarrow.parquet as pq
-
-    pq.write_table(records.table(), file, compression="zstd", write_page_checksum=True)
+def _csv(lines: Iterable[Sequence[Any]]) -> str:
+    """Return lines of cells as CSV; spreadsheets must not take a text for a formula."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerows([without_formula(v) if isinstance(v, str) else v for v in line] for line in lines)
+    return file.getvalue()
 
 
 def _unplain(row: Row) -> Row:

@@ -12,13 +12,14 @@ import difflib
 import hashlib
 import itertools
 import json
+import math
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from denseam.data.sources import GAUSSIANS, Source, source
-from denseam.errors import InputError, collecting, listed, refuse, shown, together
+from denseam.errors import COUNTS_BELOW, InputError, collecting, listed, refuse, shown, together
 from denseam.model import lagrangians
 from denseam.model.lagrangians import Identity, Lagrangian, Softmax, Tanh
 from denseam.rules import Parameterization, Shape, cost, parameterization
@@ -34,6 +35,9 @@ ENGINE = 1
 
 #: By default there is one measurement per this many steps; it costs about as much as ten of them.
 STEPS_PER_PROBE = 128
+
+#: The most runs of a study: all of them are described in memory.
+MOST_RUNS = 1_000_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,6 +116,8 @@ class Study(Description):
         elif "scales" in values:
             problems += self._shape_problems()
         problems += self._belonging_problems(lagrangian)
+        if "scales" in values and "seeds" in values:
+            problems += self._count_problems()
         refuse(dict.fromkeys(problems))
         assert lagrangian is not None
         # The Lagrangian holds its power.
@@ -149,6 +155,13 @@ class Study(Description):
         if "noise" in axes:
             self._set({"noise": axes["noise"][0]})
         return problems
+
+    def _count_problems(self) -> Iterator[str]:
+        """Yield the problem of more runs than a study can have."""
+        axes = (self.eta0, *self.axes.values(), self.scales, tuple(self.seeds))  # type: ignore[arg-type]
+        runs = math.prod(map(len, axes))
+        if runs > MOST_RUNS:
+            yield f"a study must have at most {MOST_RUNS} runs, got {runs}: fewer seeds or values"
 
     def _belonging_problems(self, lagrangian: Lagrangian | None) -> list[str]:
         """Return the axes that this model or this optimizer does not have, a sentence each."""
@@ -206,6 +219,8 @@ class Study(Description):
             with collecting(problems, f"scale {scale}: "):
                 shape = self.regime.shape(scale)
                 problems += [f"scale {scale}: {p}" for p in self.regime.problems(scale)]
+                if isinstance(self.epochs, int) and (steps := self.steps(shape)) >= COUNTS_BELOW:
+                    problems.append(f"scale {scale}: a run must have fewer than 2^31 steps, got {steps}")
                 if data is not None:
                     problems += data.problems(shape)
         return problems

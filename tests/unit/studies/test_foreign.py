@@ -18,7 +18,7 @@ from denseam.errors import InputError
 from denseam.report.contents import contents
 from denseam.studies.columns import assign, plain
 from denseam.studies.foreign import records_of
-from denseam.studies.store import Store, write_csv, write_parquet
+from denseam.studies.store import Store, csv_text, parquet_bytes
 from tests import ROOT
 from tests.synthetic import rows, study
 
@@ -187,11 +187,10 @@ def test_an_export_is_what_it_was(name, tmp_path):
     """All studies, swept axes and letters of a folder, also as an earlier version exported them."""
     records = Store(BASE / "sweeps" / name).read()
     of_folder = [v.to_json() | {"collapse": None} for v in dam.verdict(records)]
-    with open(tmp_path / "x.csv", "w", newline="") as file:
-        write_csv(records, file)
+    (tmp_path / "x.csv").write_text(csv_text(records))
     for place in (tmp_path / "x.csv", BASE / "exports" / f"{name}.csv.gz"):
         assert [v.to_json() for v in dam.verdict(place)] == of_folder
-    write_parquet(records, tmp_path / "x.parquet")
+    (tmp_path / "x.parquet").write_bytes(parquet_bytes(records))
     whole = [v.to_json() for v in dam.verdict(records)]
     assert [v.to_json() for v in dam.verdict(tmp_path / "x.parquet")] == whole, "with curves"
     assert [v.to_json() for v in dam.verdict(records.to_pandas())] == whole
