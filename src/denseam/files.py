@@ -1,8 +1,12 @@
-"""The one way to write a file: it is complete or absent, whoever writes it and whatever happens meanwhile.
+"""The one way to write a file, and to read a document.
 
-The content goes to a temporary file beside the target, is synced, and is renamed; then the folder is synced,
-since a power cut could undo the rename. The temporary file is locked while it is written, so that the remains
-of a killed process can be told from a file that is being written.
+A file is complete or absent, whoever writes it and whatever happens meanwhile. Its content goes to a
+temporary file beside the target, is synced, and is renamed; then the folder is synced, since a power cut
+could undo the rename. The temporary file is locked while it is written, so that the remains of a killed
+process can be told from a file that is being written.
+
+A document may come from anywhere. JSON and TOML pass here if they are small and flat enough; what their
+entries must be is checked by `denseam.errors.read_entries`, and those of a study by `denseam.rules.fields`.
 """
 
 from __future__ import annotations
@@ -10,13 +14,20 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import io
+import json
 import os
 import re
 import time
+import tomllib
 import uuid
+import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO, Protocol, runtime_checkable
+from typing import Any, BinaryIO, Protocol, runtime_checkable
+
+from denseam.errors import InputError, NotWritten
 
 #: Files that a killed process may leave: temporary ones, and those that check or sign a folder.
 _TEMPORARY, _SIGNS = re.compile(r"\..+\.tmp"), re.compile(r"\.(probe|sign|seen)-\w+")
@@ -56,10 +67,6 @@ class Alone:
 
 
 ALONE = Alone()
-
-
-class NotWritten(OSError):
-    """A file could not be written; what was there before is intact."""
 
 
 def each(writers: Writers, target: Path, part: Callable[[], None]) -> None:
@@ -204,3 +211,75 @@ def _lock(descriptor: int) -> bool:
     except OSError:
         return False
     return True
+
+
+# --- documents -------------------------------------------------------------------------------------
+
+#: The largest document, in bytes, and the deepest: those of this library have five levels.
+MOST_BYTES, MOST_LEVELS = 64 << 20, 32
+
+
+def text_of(path: Path) -> str:
+    """Return a text file; refuse one that is not UTF-8, or too large for a document."""
+    with open(path, "rb") as file:
+        content = file.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise InputError(f"larger than {MOST_BYTES >> 20} MiB, so not a document of this library")
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(f"not text in UTF-8 (byte {error.start})") from None
+
+
+def json_value(text: str | bytes) -> Any:
+    """Return the value of a JSON text."""
+    try:
+        value = json.loads(text)
+    except RecursionError:
+        raise InputError("nested too deeply") from None
+    except ValueError as error:
+        raise InputError(f"not JSON ({error})") from None
+    _check_nesting(value)
+    return value
+
+
+def json_table(text: str | bytes) -> dict[str, Any]:
+    """Return the table in a JSON text."""
+    value = json_value(text)
+    if not isinstance(value, dict):
+        raise InputError("not a document of this library")
+    return value
+
+
+def toml_table(text: str) -> dict[str, Any]:
+    """Return the table in a TOML text."""
+    try:
+        table = tomllib.loads(text)
+    except RecursionError:
+        raise InputError("nested too deeply") from None
+    except ValueError as error:
+        raise InputError(f"not TOML ({error})") from None
+    _check_nesting(table)
+    return table
+
+
+def _check_nesting(value: Any) -> None:
+    level = [value]
+    for _ in range(MOST_LEVELS):
+        inner = [v for v in level if isinstance(v, dict | list)]
+        level = [w for v in inner for w in (v.values() if isinstance(v, dict) else v)]
+        if not level:
+            return
+    raise InputError("nested too deeply")
+
+
+def read_arrays(path: Path) -> dict[str, Any]:
+    """Return the arrays in a `.npz` file; their checksums are compared, which `numpy.load` does not do."""
+    from numpy.lib import format as npy
+
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = {info.filename.removesuffix(".npy"): archive.read(info) for info in archive.infolist()}
+        return {name: npy.read_array(io.BytesIO(m), allow_pickle=False) for name, m in members.items()}
+    except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, NotImplementedError, RuntimeError) as error:
+        raise InputError(f"damaged, or not a .npz file ({error})") from None

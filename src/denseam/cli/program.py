@@ -19,8 +19,7 @@ import click
 
 from denseam import __version__
 from denseam.cli.options import Command
-from denseam.errors import DataWarning, InputError
-from denseam.files import NotWritten
+from denseam.errors import DataWarning, InputError, NotWritten
 
 if TYPE_CHECKING:
     from denseam.studies.cluster import Cluster
@@ -125,13 +124,13 @@ def _write_no_more() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
-def write_out(text: str) -> None:
-    """Write text to standard output in UTF-8, whatever the locale: it is data, not a message."""
+def write_out(content: bytes) -> None:
+    """Write a file in UTF-8 to standard output, whatever the locale: it is data, not a message."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.flush()
-        sys.stdout.buffer.write(text.encode())
+        sys.stdout.buffer.write(content)
     else:
-        sys.stdout.write(text)
+        sys.stdout.write(content.decode())
 
 
 @contextlib.contextmanager

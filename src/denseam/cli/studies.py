@@ -32,8 +32,7 @@ from denseam.cli.program import (
     write_out,
 )  # fmt: skip
 from denseam.cli.text import print_check, print_files, print_horizon, print_proposal, print_verdicts
-from denseam.errors import InputError, path_of, refuse, together
-from denseam.files import write_whole
+from denseam.errors import InputError, refuse, together
 from denseam.rules.fields import Part
 from denseam.rules.optimizers import OPTIMIZERS
 from denseam.studies.records import By, Records, by_loss
@@ -260,7 +259,7 @@ def _worst(checks: list[Any]) -> str:
 def export(folder: str, format_: str, probes: bool, out: str | None) -> int:
     """Write all runs in a FOLDER as one table, one row per run."""
     from denseam.studies.records import COLUMNS
-    from denseam.studies.store import Store, csv_text, parquet_bytes, probes_csv
+    from denseam.studies.store import Store, csv_text, parquet_bytes, probes_csv, write_export
 
     if format_ not in ("csv", "parquet"):
         raise InputError(f"format must be 'csv' or 'parquet', got {format_!r}")
@@ -270,7 +269,7 @@ def export(folder: str, format_: str, probes: bool, out: str | None) -> int:
             raise InputError("probes are already in the format 'parquet', as lists; leave out --probes")
         records = Store(folder).read()
         say_skipped(records.skipped, records.contradictions)
-        write_whole(path_of("out", path), parquet_bytes(records))
+        write_export(path, parquet_bytes(records))
         return OK
     # Everything except the loss curves fits into a spreadsheet.
     scalars = [name for name, kind in COLUMNS.items() if kind != "l"]
@@ -278,9 +277,9 @@ def export(folder: str, format_: str, probes: bool, out: str | None) -> int:
     say_skipped(records.skipped, records.contradictions)
     if probes and not any(row.get("probe_steps") for row in records):
         raise InputError(f"{folder}: its runs have no probes; sweep with --probes all")
-    text = (probes_csv if probes else csv_text)(records)
+    content = (probes_csv if probes else csv_text)(records).encode()
     if out is None:
-        write_out(text)
+        write_out(content)
     else:
-        write_whole(path_of("out", out), text.encode())
+        write_export(out, content)
     return OK

@@ -16,8 +16,7 @@ from jaxtyping import Float
 
 from denseam.data import reductions
 from denseam.data.reductions import Image, Reduction
-from denseam.errors import InputError, refuse
-from denseam.reading import POSITIVE, TEXT, number, read_entries, table_of
+from denseam.errors import POSITIVE, TEXT, InputError, number, read_entries, refuse, table_of
 
 Tensors = dict[str, np.ndarray[Any, np.dtype[Any]]]
 

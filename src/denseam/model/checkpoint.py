@@ -19,9 +19,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from denseam.errors import InputError, path_of
-from denseam.files import ALONE, Writers, write_parts
-from denseam.reading import json_table, named, read_entries, table_of, whole_number
+from denseam.errors import InputError, named, path_of, read_entries, table_of, whole_number
+from denseam.files import ALONE, Writers, json_table, write_parts
 
 #: The entries of the metadata: the document, and the checksums. Files of early versions have no checksums.
 _KEY, _SUMS = "denseam", "denseam.checksums"

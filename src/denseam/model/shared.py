@@ -9,8 +9,18 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from denseam import __version__
-from denseam.errors import InputError, UnboundedEnergyWarning, listed, refuse, typed, whole
-from denseam.reading import FLAG, named, read_entries, table_of
+from denseam.errors import (
+    FLAG,
+    InputError,
+    UnboundedEnergyWarning,
+    listed,
+    named,
+    read_entries,
+    refuse,
+    table_of,
+    typed,
+    whole,
+)
 from denseam.rules import Scales
 from denseam.rules.table import BIAS_INITS
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from denseam import __version__
-from denseam.errors import DataWarning, InputError
-from denseam.files import write_whole
+from denseam.errors import DataWarning, InputError, named, read_entries
+from denseam.files import json_table, text_of, write_whole
 from denseam.paper.catalog import catalog
 from denseam.paper.claims import COMPARED, Judgement, judge
 from denseam.paper.drawing import draw_figure
@@ -23,7 +23,6 @@ from denseam.paper.missing import Choice, gaps
 from denseam.paper.readings import READINGS, Reading
 from denseam.paper.results import Results
 from denseam.paper.sizes import SIZES, Size
-from denseam.reading import json_table, named, read_entries, text_of
 from denseam.report.extras import FINDINGS
 from denseam.studies.records import Row, thin
 from denseam.studies.runner import Summary, run_specs

@@ -11,23 +11,23 @@ from typing import Any
 
 import numpy as np
 
-from denseam.errors import InputError
-from denseam.model import checkpoint
-from denseam.reading import (
+from denseam.errors import (
     AT_LEAST_0,
     FLAG,
     NUMBER,
     POSITIVE,
     TEXT,
     Entry,
-    json_table,
+    InputError,
     listed_of,
     named,
     read_entries,
+    refuse,
     table_of,
-    text_of,
     whole_number,
-)  # fmt: skip
+)
+from denseam.files import json_table, read_arrays, text_of
+from denseam.model import checkpoint
 from denseam.studies.records import Records
 from denseam.workflow import recipe, target
 
@@ -197,14 +197,23 @@ def _thinned(losses: Sequence[float], band: dict[str, list[float]] | None) -> di
 # --- recall, pictures ------------------------------------------------------------------------------
 
 
+#: The arrays of `recalled.npz` that the page shows, and how many axes they have.
+_RECALL = {"noise": 1, "energies": 3, "steps": 2, "converged": 2}
+
+
 def recall_document(path: Path) -> list[dict[str, Any]]:
     """Return a row for each level of noise in `recalled.npz`."""
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            noise, energies = file["noise"], file["energies"]
-            steps, converged = file["steps"], file["converged"]
-    except (KeyError, OSError, EOFError) as error:
-        raise ValueError(f"not written by denseam recall ({error})") from None
+    arrays = read_arrays(path)
+    with named("not written by denseam recall"):
+        refuse(f"{name} is missing" for name in _RECALL if name not in arrays)
+        refuse(
+            f"{name} must be numbers with {axes} axes, got {arrays[name].dtype} of {arrays[name].shape}"
+            for name, axes in _RECALL.items()
+            if arrays[name].ndim != axes or arrays[name].dtype.kind not in "biuf" or not arrays[name].size
+        )
+        levels = {len(arrays[name]) for name in _RECALL}
+        refuse(["noise, energies, steps and converged must have the same levels"] if len(levels) > 1 else [])
+    noise, energies, steps, converged = (arrays[name] for name in _RECALL)
     return [
         {
             "noise": float(noise[i]),

@@ -7,17 +7,20 @@ from dataclasses import MISSING, Field, asdict, dataclass, fields, replace
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from denseam.errors import above_zero, at_least_zero, refuse, typed
-from denseam.reading import (
+from denseam.errors import (
     FLAG,
     NUMBER,
     TEXT,
     Entry,
+    above_zero,
+    at_least_zero,
     listed_of,
     named,
     one_of,
     read_entries,
+    refuse,
     table_of,
+    typed,
     whole_number,
 )
 from denseam.rules.explain import explain

@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from denseam.data.preparation import Preparation
-from denseam.errors import InputError, collecting, refuse, shown, together
+from denseam.errors import InputError, collecting, named, refuse, shown, together
 from denseam.model import lagrangians
 from denseam.model.lagrangians import Lagrangian, Softmax
-from denseam.reading import named
 from denseam.rules import MemoriesOnly, Parameterization, Proportional, Regime
 from denseam.rules.fields import Kind, Parameter, logspace, parameters
 from denseam.rules.regimes import regime_from

@@ -26,9 +26,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from denseam.errors import InputError, path_of
-from denseam.files import make_folder, write_whole
-from denseam.reading import json_table, listed_of, read_entries, table_of, text_of
+from denseam.errors import InputError, listed_of, path_of, read_entries, table_of
+from denseam.files import json_table, make_folder, text_of, write_whole
 from denseam.studies.cells import check_cells
 from denseam.studies.records import COLUMNS, LATER, OPTIONAL, PROBE_COLUMNS, Records, Row, difference
 from denseam.studies.tables import without_formula
@@ -167,6 +166,11 @@ def _json_table(content: bytes) -> Any:
 
     rows = read_entries(json_table(content), {"rows": listed_of(table_of())})["rows"]
     return pa.Table.from_pylist([_unplain({c: row[c] for c in COLUMNS if c in row}) for row in rows])
+
+
+def write_export(out: str | os.PathLike[str], content: bytes) -> None:
+    """Write a table to a file."""
+    write_whole(path_of("out", out), content)
 
 
 def csv_text(records: Records) -> str:

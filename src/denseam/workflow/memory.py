@@ -15,11 +15,20 @@ from jaxtyping import Bool, Float
 from denseam.data.encoder import Encoder
 from denseam.data.readers import Raw
 from denseam.data.reductions import Projection
-from denseam.errors import DataWarning, InputError, at_least_zero, refuse, typed
+from denseam.errors import (
+    AT_LEAST_0,
+    DataWarning,
+    InputError,
+    at_least_zero,
+    named,
+    read_entries,
+    refuse,
+    table_of,
+    typed,
+)
 from denseam.files import ALONE, Writers
 from denseam.model import checkpoint, shared
 from denseam.model.dense_am import DenseAM
-from denseam.reading import AT_LEAST_0, named, read_entries, table_of
 from denseam.workflow.course import Hint, hint
 from denseam.workflow.likeness import Difference, Reference, differences, unlike_training
 

@@ -13,21 +13,21 @@ from typing import Any
 
 from denseam import __version__
 from denseam.analysis.prediction import Expected
-from denseam.errors import InputError, path_of, refuse
-from denseam.files import write_whole
-from denseam.reading import (
+from denseam.errors import (
     AT_LEAST_0,
     FLAG,
     NUMBER,
     POSITIVE,
     TEXT,
-    json_table,
+    InputError,
     listed_of,
     named,
+    path_of,
     read_entries,
+    refuse,
     table_of,
-    text_of,
-)  # fmt: skip
+)
+from denseam.files import json_table, text_of, write_whole
 from denseam.studies.description import AXES, ETA0
 from denseam.studies.documents import from_document, to_document
 from denseam.studies.study import RunSpec, Study

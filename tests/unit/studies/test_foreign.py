@@ -326,7 +326,7 @@ def test_the_program_judges_draws_and_reports_a_table(runs, expected, folder, tm
 
 def test_a_report_on_an_export_has_its_settings_and_its_curves(runs, folder, tmp_path):
     records = Store(folder).read()
-    write_parquet(records, tmp_path / "x.parquet")
+    (tmp_path / "x.parquet").write_bytes(parquet_bytes(records))
     (own,), (table_,) = contents(folder)["studies"], contents(tmp_path / "x.parquet")["studies"]
     differ = {"command", "table"}
     assert {k: v for k, v in own.items() if k not in differ} == {
