@@ -358,7 +358,7 @@ def _number(text: str) -> int | float | str:
 
 def _is_line(text: str) -> bool:
     """Whether a text is one line that a file can hold: no control characters, no halves of characters."""
-    return all(unicodedata.category(letter) not in ("Cc", "Cs", "Zl", "Zp") for letter in text)
+    return all(unicodedata.category(letter) not in ("Cc", "Cs") for letter in text)
 
 
 def _is_number(value: Any) -> bool:

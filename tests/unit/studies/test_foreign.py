@@ -333,8 +333,7 @@ def test_a_report_on_an_export_has_its_settings_and_its_curves(runs, folder, tmp
         k: v for k, v in table_.items() if k not in differ
     }
     assert (own["table"], table_["table"]) == (False, True)
-    with open(tmp_path / "y.csv", "w", newline="") as file:
-        write_csv(records, file)
+    (tmp_path / "y.csv").write_text(csv_text(records))
     (bare,) = contents(tmp_path / "y.csv")["studies"]
     assert bare["settings"] == own["settings"]
     assert (bare["curves"], bare["epochs"]) == ([], [])
