@@ -152,7 +152,7 @@ class Description:
         default_text="log-spaced", key=_NEVER,
     )  # fmt: skip
     power: float | None = parameter(
-        Part.MODEL, Kind.NUMBER, "p of relu^p.", None, low=1, default_text="1",
+        Part.MODEL, Kind.NUMBER, "p of relu^p.", None, low=1, high=64, open_high=False, default_text="1",
         belongs=("activation", "relu"), key=_NEVER,
     )  # fmt: skip
     name: str = parameter(

@@ -15,6 +15,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from denseam.analysis.thresholds import REGRET_GOOD
 from denseam.data.concerns import Concern
 from denseam.errors import InputError, listed, refuse, typed
 from denseam.rules import Shape
@@ -26,7 +27,7 @@ from denseam.workflow import roofline
 from denseam.workflow.data_use import DataUse, data_use
 from denseam.workflow.goals import Goal
 from denseam.workflow.rates import rates_here
-from denseam.workflow.search import BUDGET, SWEEP_RUNS, expected_runs
+from denseam.workflow.search import BUDGET, SWEEP_RUNS, Terms, expected_runs
 
 #: The share of the product rate of a GPU that a whole step reaches. It is below `roofline.PRODUCT_SHARE`, the
 #: share of the products alone, since it includes the passes over memory: a plan does not measure bandwidth.
@@ -145,6 +146,7 @@ def plan(goal: Goal, *, seeds: int = 3, budget: float = BUDGET, machine: Machine
     `tune` may cost more: if necessary it widens the grid, or adds seeds, up to its budget.
     """
     refuse(typed(Goal, "a Goal, from denseam.goal(…)", goal=goal))
+    Terms(seeds, budget, REGRET_GOOD, "training", probe=False)  # refuses wrong ones
     machine = machine or Machine.here()
     study = goal.study
 
