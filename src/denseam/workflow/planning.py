@@ -147,22 +147,22 @@ def plan(goal: Goal, *, seeds: int = 3, budget: float = BUDGET, machine: Machine
     machine = machine or Machine.here()
     study = goal.study
 
-    def row(what: str, scale: int, runs: int, together: bool) -> PlanRow:
+    def row(what: str, scale: int, runs: int, together: bool, epochs: int = study.epochs) -> PlanRow:
         shape = study.regime.shape(scale)
         return PlanRow(
             what=what,
             scale=scale,
             shape=shape,
             runs=runs,
-            operations=runs * operations(shape, study.epochs, study.optimizer),
+            operations=runs * operations(shape, epochs, study.optimizer),
             bytes_per_run=training_bytes(shape, study.optimizer, 8 if study.precision == "float64" else 4),
-            seconds=seconds(shape, study.epochs, runs, machine, together, study.optimizer),
+            seconds=seconds(shape, epochs, runs, machine, together, study.optimizer),
         )
 
     runs = expected_runs(goal, seeds, budget)
     return Plan(
         machine=machine,
-        tuning=tuple(row("tune", scale, number, True) for scale, number in runs.items()),
+        tuning=tuple(row("tune", scale, number, True, goal.short_epochs) for scale, number in runs.items()),
         training=row("train", goal.target, 1, False),
         sweep=row("sweep the target", goal.target, SWEEP_RUNS, True),
         use=data_use(goal),
