@@ -223,12 +223,48 @@ class Adam:
         )
 
 
-def train(model: Model, optimizer: Sgd | Adam | Muon, batches: list[tuple[np.ndarray, np.ndarray]]):
-    """Train on given (X, Y), samples in columns; return the model and the MSE before each step."""
+def schedule(name: str, T: int, w: float = 0.0, c: float = 0.2) -> np.ndarray:
+    """The factor of each of T steps, taken in its middle: a rise over the share w, and then one of four courses.
+
+    'cosine' and 'linear' go from 1 at the end of the rise to 0 at the end of the training; 'wsd' stays at 1
+    until a share c is left, and then falls on a straight line to 0.
+    """
+    factors = np.ones(T)
+    for k in range(T):
+        t = (k + 0.5) / T
+        if name == "cosine" and t > w:
+            factors[k] = np.cos(0.5 * np.pi * (t - w) / (1 - w)) ** 2
+        elif name == "linear" and t > w:
+            factors[k] = (1 - t) / (1 - w)
+        elif name == "wsd" and t > 1 - c:
+            factors[k] = (1 - t) / c
+        if t < w:
+            factors[k] *= t / w
+    return factors
+
+
+def decay_of(time: float, T: int, eta_W: float) -> float:
+    """λ_W that takes 1/e of W away in `time` trainings of T steps, if nothing else changes it: ηλ·time·T = 1."""
+    return 1 / (time * T) / eta_W
+
+
+def train(
+    model: Model,
+    optimizer: Sgd | Adam | Muon,
+    batches: list[tuple[np.ndarray, np.ndarray]],
+    factors: np.ndarray | None = None,
+):
+    """Train on given (X, Y), samples in columns; return the model and the MSE before each step.
+
+    A step is linear in the learning rates, so a factor on all of them is a factor on the step.
+    """
     curve = []
-    for X, Y in batches:
+    for k, (X, Y) in enumerate(batches):
         curve.append(2 * model.loss(X, Y) / X.shape[0])
-        model = optimizer.step(model, model.gradient(X, Y))
+        after = optimizer.step(model, model.gradient(X, Y))
+        f = 1.0 if factors is None else factors[k]
+        moved = {p: getattr(model, p) + f * (getattr(after, p) - getattr(model, p)) for p in ("W", "b", "c")}
+        model = after if factors is None else replace(model, **moved)
     return model, np.array(curve)
 
 

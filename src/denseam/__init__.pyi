@@ -29,8 +29,11 @@ from .rules import Parameterization as Parameterization
 from .rules import Power as Power
 from .rules import Proportional as Proportional
 from .rules import Scales as Scales
+from .rules import Schedule as Schedule
 from .rules import Shape as Shape
+from .rules import Timetable as Timetable
 from .rules import prescription as prescription
+from .rules import register_schedule as register_schedule
 from .rules import standard as standard
 from .rules.fields import logspace as logspace
 from .studies.records import Records as Records
@@ -41,6 +44,7 @@ from .training import quantities as quantities
 from .training.optimizers import Optimizer as Optimizer
 from .training.optimizers import adam as adam
 from .training.optimizers import adamw as adamw
+from .training.optimizers import effective_decays as effective_decays
 from .training.optimizers import effective_learning_rates as effective_learning_rates
 from .training.optimizers import lion as lion
 from .training.optimizers import muon as muon

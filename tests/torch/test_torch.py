@@ -107,7 +107,8 @@ class Twin(torch.optim.Optimizer):
             for p in group["params"]:
                 M = self.state[p].get("M", torch.zeros_like(p))
                 after = self.keep * M + p.grad
-                p -= group["lr"] * group["factor"] * self.update(M, after, p.grad)
+                update = group["factor"] * self.update(M, after, p.grad) + group.get("weight_decay", 0.0) * p
+                p -= group["lr"] * update
                 self.state[p]["M"] = after
 
 
@@ -166,9 +167,12 @@ def test_fifty_steps_of_training_are_those_of_jax(name, optimizer, centred, prec
     )
     scales = ours.scales
     make_ours, make_theirs = OPTIMIZERS[optimizer]
-    rule = make_ours(scales)
     groups = dt.param_groups(theirs, decay=0.1 if optimizer == "adamw" else None)
-    opt = make_theirs(groups)
+    compare(ours, make_ours(scales), theirs, make_theirs(groups), dtype, tolerance)
+
+
+def compare(ours, rule, theirs, opt, dtype, tolerance, after_step=lambda: None):
+    """Train both models for fifty steps on the same samples."""
     bare = jax.tree.map(lambda v: v, ours)
     state = rule.init(bare.parameters)
     advance = jax.jit(lambda m, s, X, Y: step(m, rule, s, X, Y))
@@ -180,9 +184,50 @@ def test_fifty_steps_of_training_are_those_of_jax(name, optimizer, centred, prec
         loss = (R * R).sum() / (2 * len(X))
         loss.backward()
         opt.step()
+        after_step()
         close(2 * loss / SHAPE.N, error, tolerance)
     for a, b in zip((theirs.W, theirs.b, theirs.c), bare.parameters, strict=True):
         assert np.abs(a.detach().numpy() - np.asarray(b)).max() <= tolerance * max(1, np.abs(b).max())
+
+
+#: Each schedule with SGD, and each optimizer with one of them. PyTorch's SGD sends a decay through the momentum.
+TIMETABLES = {
+    "constant": dam.Timetable("constant", 50, warmup=0.3),
+    "cosine": dam.Timetable("cosine", 50, warmup=0.1),
+    "linear": dam.Timetable("linear", 50),
+    "wsd": dam.Timetable("wsd", 50, warmup=0.1, cooldown=0.4),
+}
+SCHEDULED = [("sgd", name) for name in TIMETABLES]
+SCHEDULED += list(zip((o for o in OPTIMIZERS if o != "sgd"), itertools.cycle(TIMETABLES), strict=False))
+
+
+@pytest.mark.parametrize(("optimizer", "schedule"), SCHEDULED)
+def test_fifty_steps_with_a_schedule_and_a_decay_are_those_of_jax(optimizer, schedule):
+    ours, theirs = pair(dam.relu(), MADE_FOR.get(optimizer, "adam"), eta0=0.002, bias="zero")
+    _, make_theirs = OPTIMIZERS[optimizer]
+    timetable, options = TIMETABLES[schedule], {}
+    if optimizer not in ("adam", "rmsprop", "momentum", "nesterov"):
+        options["decay"] = ours.scales.decay(0.5, 50)
+    make_ours = {
+        "momentum": lambda **o: dam.sgd(ours.scales, momentum=0.9, **o),
+        "nesterov": lambda **o: dam.sgd(ours.scales, momentum=0.9, nesterov=True, **o),
+        "rmsprop": lambda **o: dam.scaled(
+            optax.rmsprop(1.0, decay=0.99, eps=1e-8, eps_in_sqrt=False), ours.scales, **o
+        ),
+    }.get(optimizer, lambda **o: getattr(dam, optimizer)(ours.scales, **o))
+    opt = make_theirs(dt.param_groups(theirs, **options))
+    parts = [opt.of_W, opt.of_biases] if isinstance(opt, Muon) else [opt]
+    schedulers = [torch.optim.lr_scheduler.LambdaLR(part, timetable) for part in parts]
+    if options:
+        share = dt.decays(*parts)["W"]
+        assert share == pytest.approx(timetable(0) / (0.5 * 50))
+        assert dt.learning_rates(*parts)["W"] == pytest.approx(timetable(0) * ours.scales.eta_W)
+
+    def after_step():
+        for scheduler in schedulers:
+            scheduler.step()
+
+    compare(ours, make_ours(schedule=timetable, **options), theirs, opt, np.float64, 1e-10, after_step)
 
 
 @pytest.mark.parametrize("name", LAGRANGIANS)
@@ -449,6 +494,39 @@ def test_a_decay_that_is_normalised_away_is_refused():
     assert [g["weight_decay"] for g in groups] == [1e-4, 0.0, 0.0]
     sgd = dt.DenseAM.create(scales_for(dam.relu(), "sgd"), dt.relu())
     assert dt.param_groups(sgd, decay=0.3)[0]["weight_decay"] == pytest.approx(0.3 / SHAPE.K)
+
+
+def test_a_decay_that_does_not_scale_with_size_is_refused_under_sgd_and_muon():
+    model = dt.DenseAM.create(scales_for(dam.relu(), "sgd"), dt.relu())
+    dt.verify(torch.optim.SGD(dt.param_groups(model, decay=0.3)))
+    for groups in (dt.param_groups(model), dt.param_groups(model, decay=0.3)):
+        changed = torch.optim.SGD(groups, weight_decay=0.1)
+        changed.param_groups[0]["weight_decay"] = 0.1
+        with pytest.raises(
+            InputError, match=r"weight_decay of W must be .*that of its group, got 0.1"
+        ) as caught:
+            dt.verify(changed)
+        assert "\n" not in str(caught.value)
+    muon = dt.DenseAM.create(scales_for(dam.relu(), "muon"), dt.relu())
+    groups = dt.param_groups(muon, only="W", decay=0.3)
+    dt.verify(torch.optim.Muon(groups))
+    groups[0]["weight_decay"] = 0.3
+    with pytest.raises(InputError, match="weight_decay of W must be"):
+        dt.verify(torch.optim.Muon(groups))
+
+
+def test_the_decay_of_sgd_goes_through_the_momentum():
+    """So that W shrinks by 1/(1 − μ) times the share of the group, as `decays` says."""
+    model = dt.DenseAM.create(scales_for(dam.relu(), "sgd"), dt.relu(), dtype=torch.float64)
+    optimizer = torch.optim.SGD(dt.param_groups(model, decay=model.scales.decay(20.0, 100)), momentum=0.9)
+    sizes = []
+    for _ in range(200):
+        for p in model.parameters():
+            p.grad = torch.zeros_like(p)
+        optimizer.step()
+        sizes.append(float(model.W.detach().norm()))
+    assert dt.decays(optimizer) == pytest.approx({"W": 10 / 2000, "b": 0.0, "c": 0.0})
+    assert 1 - sizes[-1] / sizes[-2] == pytest.approx(dt.decays(optimizer)["W"], rel=0.05)
 
 
 def test_verify_sees_what_was_broken():

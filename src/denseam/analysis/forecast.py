@@ -56,7 +56,11 @@ TABLE = "calibration.json"
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """What the constants of a forecast depend on; all models of the corpus are as prescribed."""
+    """What the constants of a forecast depend on.
+
+    All models of the corpus are as prescribed, and were trained at a constant rate; `prescribed` says that a
+    model is one of these.
+    """
 
     activation: str
     power: float

@@ -10,9 +10,9 @@ b the slope of z_i and Δ its last step per doubling, the forecast is
     ẑ = z_m + g (μ + w b) + v ℓ + L a,    L = log2(E_T / E_0),
 
 with v ℓ the shift of η0 with the edge of stability, and a the *law of length*: how far the best set moves for
-each doubling of the epochs, measured at the smallest size. On a log scale this is a power, value ∝
-(E_T / E_0)^(a / log10 2). a is shrunk by the share of its size that the scatter of its seeds explains, so that
-a law that is only noise is not applied. The risk is
+each doubling of the epochs, measured at one small size. On a log scale this is a power, value ∝
+(E_T / E_0)^(a / log10 2). a is shrunk by the share of its size that the scatter of its seeds explains, so
+that a law that is only noise is not applied. The risk is
 
     u = g² (r + ½ τ² tr H) + ½ tr(H S) / k + ½ ¼ (g² ΔᵀHΔ + ℓ² H_00 + L² aᵀHa) + ½ L² tr(H V),
 
@@ -51,6 +51,10 @@ Array = np.ndarray[Any, Any]
 
 #: Correlations of curvatures are taken so that no direction is flatter than this share of the axes'.
 LEAST_EIGENVALUE = 0.05
+#: An axis may move this many times as far as it would alone, because of the others.
+FARTHEST = 2.0
+#: A best value this near to a limit of its span is there.
+AT_BOUND = 1e-3
 #: The share of the drift of an axis besides η0 that is continued: that of an unknown setting.
 DRIFT_SHARE = 0.5
 
@@ -82,7 +86,7 @@ class Star:
     low, high
         The limits of the coordinates.
     reach
-        How far the best set may lie from the centre: beyond, a parabola says nothing.
+        How far the best value of an axis may lie from the centre if it is there along the axis alone.
     """
 
     centre: Array
@@ -93,23 +97,33 @@ class Star:
     reach: Array
 
     @functools.cached_property
-    def _parabolas(self) -> list[tuple[Array, float]]:
-        """For each axis the slope of each seed's log-loss at the centre, and the curvature of the mean."""
-        return [_parabola(p, x) for p, x in zip(self.profiles.values(), self.centre, strict=True)]
+    def curvature(self) -> Array:
+        """The second derivative along each axis; that of η0 is at least `FLATTEST`."""
+        seen = np.array([profile.curvature for profile in self.profiles.values()])
+        seen[0] = max(seen[0], FLATTEST)
+        return seen
 
     @functools.cached_property
     def hessian(self) -> Array:
         """H, from the curvature of each axis and their correlations."""
-        size = np.sqrt([max(curvature, FLATTEST) for _, curvature in self._parabolas])
+        size = np.sqrt(self.curvature)
         return np.asarray(self.correlations * np.outer(size, size))
 
     @functools.cached_property
     def optima(self) -> Array:
-        """Seed × axis: the best set of each seed, by Newton's step from the centre; inside the star."""
-        slopes = np.column_stack([slope for slope, _ in self._parabolas])
-        step = -np.linalg.solve(self.hessian, slopes.T).T
-        inside = self.centre + np.clip(step, -self.reach, self.reach)
-        return np.asarray(np.clip(inside, self.low, self.high))
+        """Seed × axis: the best set of each seed.
+
+        Along axis i alone a seed is best at an offset o_i from the centre, so that the gradient there is
+        -H_ii o_i, and Newton's step is H⁻¹ (H_ii o_i)_i. An axis besides η0 that is flatter than `FLATTEST`
+        hardly moves: where nothing depends on it, its best value is noise.
+        """
+        alone = np.column_stack([profile.optima for profile in self.profiles.values()]) - self.centre
+        alone = np.nan_to_num(alone)
+        ridge = FLATTEST * np.eye(len(self.centre))
+        ridge[0, 0] = 0.0
+        step = np.linalg.solve(self.hessian + ridge, (self.curvature * alone).T).T
+        most = np.maximum(self.reach, FARTHEST * np.abs(alone))
+        return np.asarray(np.clip(self.centre + np.clip(step, -most, most), self.low, self.high))
 
     @property
     def optimum(self) -> Array:
@@ -120,21 +134,6 @@ class Star:
     def rough(self) -> bool:
         """Whether training diverged beside the best value of an axis."""
         return any(profile.rough for profile in self.profiles.values())
-
-
-def _parabola(profile: Profile, x: float) -> tuple[Array, float]:
-    """Return each seed's slope at x and the curvature of the mean, of parabolas through three points.
-
-    They are the three nearest at which no seed diverged; with fewer, slope and curvature are zero.
-    """
-    finite = np.flatnonzero(np.isfinite(profile.logs).all(axis=1))
-    seeds = profile.logs.shape[1]
-    if len(finite) < 3:
-        return np.zeros(seeds), 0.0
-    three = finite[np.argsort(np.abs(profile.x[finite] - x), kind="stable")[:3]]
-    u = profile.x[three] - x
-    coefficients = np.linalg.solve(np.vander(u, 3), profile.logs[three])
-    return coefficients[1], float(2 * coefficients[0].mean())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -225,7 +224,7 @@ class SweptSet:
         epochs: int,
         edge: float = 0.0,
     ) -> SweptSet:
-        """Return what stars of several sizes say, and those of several lengths at the smallest size."""
+        """Return what stars of several sizes say, and those of several lengths at one size."""
         ordered = sorted(sizes)
         largest = sizes[ordered[-1]]
         several = [s.optima - s.optimum for s in sizes.values() if len(s.optima) > 1]
@@ -295,7 +294,7 @@ class AxisForecast:
     Attributes
     ----------
     by_size, by_epochs
-        Its best value at each size, and at each length of training at the smallest size.
+        Its best value at each size, and at each length of training at one small size.
     x, half
         Its value at the target, and half of the interval in which the best one is expected there: where the
         axis alone costs the bound.
@@ -339,18 +338,18 @@ def forecast_set(
     """Return the forecast of a set at the target; `swept` is what the stars say."""
     entry = constants(setting)
     wide, z, u = uncalibrated(setting, entry), swept.predicted(entry), swept.risk()
-    bound, offset = wide.bound(u), z - swept.z[-1]
-    c = np.diag(swept.hessian)
-    half = np.sqrt(2 * math.log1p(bound) / c) if math.isfinite(bound) else np.full(len(c), np.inf)
-    largest = sizes[max(sizes)]
+    bound = wide.bound(u)
+    c, largest = np.diag(swept.hessian), sizes[max(sizes)]
     z = np.clip(z, largest.low, largest.high)
-    reach = min(float(half[0]), 300.0)
+    with np.errstate(divide="ignore"):
+        half = np.minimum(np.sqrt(2 * math.log1p(bound) / c), largest.high - largest.low)
+    reach, offset = float(half[0]), z - swept.z[-1]
     made = Forecast(
         x=float(z[0]),
         predicted_regret=min(wide.median * u, bound),
         regret_bound=bound,
         uncorrected_bound=wide.bound(u + 0.5 * float(offset @ swept.hessian @ offset)),
-        interval=(10 ** (float(z[0]) - reach), 10 ** min(float(z[0]) + reach, 300.0)),
+        interval=(10 ** (float(z[0]) - reach), 10 ** (float(z[0]) + reach)),
         at_edge=swept.at_edge,
         setting=setting,
         entry=wide,
@@ -365,7 +364,7 @@ def forecast_set(
             law=None if law is None else (float(law.slope[i]), math.sqrt(law.variance[i, i])),
             left=math.expm1(min(0.5 * c[i] * float(z[i] - swept.z[0, i]) ** 2, 700.0)),
             risk=float(risks[i]),
-            at_bound=bool(any(abs(largest.optimum[i] - end[i]) < 1e-9 for end in ends)),
+            at_bound=bool(any(abs(largest.optimum[i] - end[i]) < AT_BOUND for end in ends)),
         )
         for i, axis in enumerate(largest.profiles)
     }
@@ -380,12 +379,13 @@ def axis_document(made: AxisForecast, span: Span, tolerance: float) -> dict[str,
     power = None
     if made.law is not None and span.spacing is not Spacing.LINEAR:
         power = [v / math.log10(2) for v in made.law]
-    ends = sorted(span.value(made.x + side * made.half) for side in (-1, 1)) if made.half < 100 else None
+    ends = sorted(span.value(made.x + side * made.half) for side in (-1, 1))
     return {
         "status": "TRANSFERS" if made.left <= tolerance else "DRIFTS",
         "reason": axis_reason(made.left, tolerance, at_bound=made.at_bound),
         "value": span.rounded(made.x),
         "relative": span.relative,
+        "from_one": span.spacing is Spacing.FROM_ONE,
         "interval_at_target": ends,
         "by_size": {str(n): span.rounded(x) for n, x in made.by_size.items()},
         "by_epochs": {str(e): span.rounded(x) for e, x in made.by_epochs.items()},

@@ -149,6 +149,7 @@ def print_plan(plan: Any, goal: Any) -> None:
 
 def print_tuned(tuned: Any, files: list[str]) -> None:
     """Print the result of a search, and what to do next."""
+    from denseam.studies.runs import explain_run
     from denseam.workflow.data_use import data_use
 
     c, g = tuned.cost, tuned.goal
@@ -159,7 +160,8 @@ def print_tuned(tuned: Any, files: list[str]) -> None:
     print(_forecast_text(tuned))
     if tuned.recommended:
         print()
-        print(tuned.scales_at_target().explain(g.study.regime.shape(min(tuned.scales))))
+        study, run = tuned.recipe.run()
+        print(explain_run(study, run, base=study.regime.shape(min(tuned.scales))))
     else:
         print(f"no learning rate is recommended; {tuned.advice}")
         if tuned.commands:
@@ -200,17 +202,18 @@ def _print_set(tuned: Any) -> None:
         values = [f"{times}{value:.6g}" for value in (*by, axis["value"])]
         limit = ", a limit of its range" if axis["at_bound"] else ""
         rows.append([name, *values, percent(left), f"{axis['status']}{limit}"])
-    short = f", {tuned.goal.short_epochs} epochs" if lengths else ""
-    title = f"best values at each size{short}" + (
-        f"; {letter} = {sizes[0]} at more epochs" if lengths else ""
-    )
+    title = "best values at each size"
+    if lengths:
+        title += f", {tuned.goal.short_epochs} epochs; and at {letter} = {whole.base} with more epochs"
     print_table(title, head, rows)
     print("if left: what the best value of the smallest size would cost at the target, by itself")
     for name, axis in axes.items():
-        if axis["power_of_length"] is not None and whole.forecast.law.shrunk:
-            power, error = axis["power_of_length"]
-            of = f"1 - {name}" if name in ("beta1", "beta2", "momentum") else name
-            print(f"with the epochs {of} goes as epochs^{power:.2f} ± {error:.2f}; this is applied")
+        power, error = axis["power_of_length"] or (0.0, 0.0)
+        if abs(power) > 2 * error:
+            of = f"1 - {name}" if axis["from_one"] else name
+            print(
+                f"with more epochs, the best {of} goes as epochs^({power:.2f} ± {error:.2f}); this is applied"
+            )
     print()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +20,7 @@ from denseam.cli.text import (
     print_tuned,
 )
 from denseam.errors import InputError, refuse, together
-from denseam.rules.fields import Kind, Parameter, Part, parameters
+from denseam.rules.fields import Parameter, Part, parameters
 from denseam.studies.description import ETA0
 from denseam.workflow.target_sizes import TUNE_EPOCHS, TargetSizes
 
@@ -52,8 +51,7 @@ def goal_options() -> list[Parameter]:
         scales={"help": "Sizes to tune at.", "default_text": "chosen from the data"},
         regime={"default": None, "default_text": "proportional, unless --memories is given alone"},
     )
-    of_one_model = [dataclasses.replace(p, kind=Kind.NUMBER, swept=False) if p.swept else p for p in of_study]
-    return [*of_one_model, *sizes]
+    return [*(p.of_one for p in of_study), *sizes]
 
 
 @app.command(epilog=DATA_HELP)

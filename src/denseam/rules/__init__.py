@@ -17,16 +17,18 @@ on size, so that a learning rate tuned at small size is right at large size.
 Files follow the theory: `sizes` (N, K, P, B), `regimes` (which of them grow), `powers` (products of powers
 of the sizes), `optimizers` (what each makes of a gradient), `table` (the paper's Table 1 as data, and rows
 for further optimizers), `parameterizations` (a rule, and its numbers at a shape), `prescriptions` (rules by
-name), `explain` (a rule as a table), `cost` (of training), and `fields` (what a hyperparameter is).
+name), `schedules` (the factor on the rates along a training), `explain` (a rule as a table), `cost` (of
+training), and `fields` (what a hyperparameter is).
 """
 
 from denseam.rules.parameterizations import Constants, Mismatch, Parameterization, Scales
 from denseam.rules.powers import Power
 from denseam.rules.prescriptions import parameterization, prescription, standard
 from denseam.rules.regimes import MemoriesOnly, Proportional, Regime
+from denseam.rules.schedules import Schedule, Timetable, register_schedule
 from denseam.rules.sizes import Shape
 
 __all__ = [
     "Constants", "MemoriesOnly", "Mismatch", "Parameterization", "Power", "Proportional", "Regime", "Scales",
-    "Shape", "parameterization", "prescription", "standard",
+    "Schedule", "Shape", "Timetable", "parameterization", "prescription", "register_schedule", "standard",
 ]  # fmt: skip

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from denseam.errors import InputError
 from denseam.rules.regimes import REGIMES
+from denseam.rules.schedules import Timetable
 from denseam.rules.sizes import Shape
 from denseam.rules.table import CONSTANTS
 
@@ -17,9 +18,49 @@ if TYPE_CHECKING:
 _ROWS = (("W, inner", "s1", "eta_W"), ("W, outer", "s2", ""), ("b", "s_b", "eta_b"), ("c", "s_c", "eta_c"))
 
 
-def explain(scales: Scales, base: Shape | None) -> str:
+def explain(
+    scales: Scales, base: Shape | None, timetable: Timetable | None = None, decay: float | None = None
+) -> str:
     """Return the text of `Scales.explain`."""
-    return "\n".join([*_heading(scales, base), "", *_table(scales, base)])
+    lines = [*_heading(scales, base), "", *_table(scales, base)]
+    if decay:
+        lines += ["", _decay_line(scales, decay, timetable)]
+    if timetable is not None:
+        lines += ["", f"schedule: {timetable.describe()}", *_course(scales, timetable, decay)]
+    return "\n".join(lines)
+
+
+def applied(scales: Scales, factor: float, decay: float | None = None) -> dict[str, float]:
+    """Return the learning rates of a step with this factor, and the share of W that decays in it."""
+    rates = {name: factor * getattr(scales, name) for name in ("eta_W", "eta_b", "eta_c")}
+    return rates if decay is None else rates | {"decay": rates["eta_W"] * scales.decay_W * decay}
+
+
+def _decay_line(scales: Scales, decay: float, timetable: Timetable | None) -> str:
+    share = applied(scales, 1.0, decay)["decay"]
+    words = (
+        f"decay: λ0 = {decay:.6g}, λ_W = {decay * scales.decay_W:.6g}; at the peak rate η_W λ_W = "
+        f"{share:.6g} of W in each step, a time of {1 / share:.6g} steps"
+    )
+    if timetable is None:
+        return words
+    return f"{words}; decay_time = {scales.decay_time(decay, timetable.steps):.6g} of the training"
+
+
+def _course(scales: Scales, timetable: Timetable, decay: float | None) -> list[str]:
+    """Return a table of the rates along a training: at its quarters, and after a warm-up."""
+    last = timetable.steps - 1
+    shown = {0, last, *(round(share * last) for share in (0.25, 0.5, 0.75))}
+    shown.add(min(last, round(timetable.warmup * timetable.steps)))
+    heads = {"eta_W": "η_W", "eta_b": "η_b", "eta_c": "η_c", "decay": "η_W λ_W"}
+    names = list(applied(scales, 1.0, decay))
+    table = [["step", "done", "factor", *(heads[name] for name in names)]]
+    for step in sorted(shown):
+        factor = timetable(step)
+        values = applied(scales, factor, decay)
+        row = [f"{timetable.done(step):.4g}", f"{factor:.6g}", *(f"{values[name]:.6g}" for name in names)]
+        table.append([str(step), *row])
+    return _aligned(table)
 
 
 def _heading(scales: Scales, base: Shape | None) -> list[str]:
@@ -65,6 +106,11 @@ def _table(scales: Scales, base: Shape | None) -> list[str]:
     for (parameter, multiplier, rate), start in zip(_ROWS, starts, strict=True):
         sources = "; ".join(equations[name] for name in (multiplier, rate) if name in equations)
         table.append([parameter, start, *_cells(columns, multiplier), *_cells(columns, rate), sources])
+    return _aligned(table)
+
+
+def _aligned(table: list[list[str]]) -> list[str]:
+    """Return the lines of a table, with a rule under its first row."""
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in table]
     lines.insert(1, "  ".join("─" * width for width in widths))

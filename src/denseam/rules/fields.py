@@ -209,6 +209,17 @@ class Parameter:
         """Return the message about an invalid value."""
         return f"{self.document} must be {self.requirement}, got {shown(value)}"
 
+    def belonging_problem(self, value: str) -> str:
+        """Return the message about a parameter that belongs to another model, optimizer or schedule."""
+        assert self.belongs is not None
+        field, *wanted = self.belongs
+        return f"{self.document} belongs to the {field} {listed(wanted)}, got {value!r}"
+
+    @property
+    def of_one(self) -> Parameter:
+        """The parameter with one value instead of several to try."""
+        return dataclasses.replace(self, kind=Kind.NUMBER, swept=False) if self.swept else self
+
     def parse(self, text: str) -> Any:
         """Return the plain value of a command-line argument; `read` checks it."""
         if self.kind is Kind.NUMBER:

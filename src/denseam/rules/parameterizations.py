@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from denseam.errors import InputError, above_zero, at_least_zero, refuse, typed
+from denseam.errors import InputError, above_zero, at_least_zero, refuse, typed, whole
 from denseam.rules.explain import explain
 from denseam.rules.optimizers import OPTIMIZERS, OptimizerName
 from denseam.rules.powers import ONE, Power, exponent_text
 from denseam.rules.regimes import RegimeName
+from denseam.rules.schedules import Timetable, decay_time_problems
 from denseam.rules.sizes import Shape
 from denseam.rules.table import CONSTANTS, TABLE, is_prescribed
 
@@ -96,12 +98,39 @@ class Scales:
         """Return the equivalent scales with W of unit variance."""
         return self if self.W_std == 1 else self.rescaled(1 / self.W_std)
 
-    def explain(self, base: Shape | None = None) -> str:
+    def decay_time(self, decay: float, steps: int) -> float:
+        """Return the time of a decay λ0 at the peak rate, over the steps T of a training.
+
+        ``τ = 1/(η_W λ_W T)`` with ``λ_W = λ0 · decay_W``; infinite without decay. Where ``η_W λ_W`` has no
+        size in it, τ has none either.
+        """
+        refuse([*at_least_zero(decay=decay), *whole(steps=steps)])
+        return 1 / (self.eta_W * self.decay_W * decay * steps) if decay else math.inf
+
+    def decay(self, decay_time: float, steps: int) -> float:
+        """Return the decay λ0 with this time, in trainings of T steps: the inverse of `decay_time`.
+
+        A time shorter than a step is refused: W would change its sign.
+        """
+        refuse([*above_zero(decay_time=decay_time), *whole(steps=steps)])
+        refuse(decay_time_problems(decay_time, steps))
+        return 1 / (self.eta_W * self.decay_W * decay_time * steps)
+
+    def explain(
+        self, base: Shape | None = None, *, timetable: Timetable | None = None, decay: float | None = None
+    ) -> str:
         """Return a table: the start, multiplier, learning rate, rule and equation of each parameter.
 
-        With `base`, it also shows the learning rates and multipliers at that shape.
+        Parameters
+        ----------
+        base
+            A shape at which learning rates and multipliers are shown too.
+        timetable
+            The schedule of a training; its learning rates are shown along the training.
+        decay
+            The decay λ0 of W; shown as λ_W, as a share of W in each step, and as a time.
         """
-        return explain(self, base)
+        return explain(self, base, timetable, decay)
 
     def to_json(self) -> dict[str, Any]:
         """Return a plain document; `from_json` reads it back."""

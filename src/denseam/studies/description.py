@@ -18,6 +18,7 @@ from denseam.data.preparation import DEFAULT_PREPARATION, Preparation
 from denseam.rules.fields import NEEDED, InKey, Kind, Parameter, Part, Spacing, Span, parameter, parameters
 from denseam.rules.optimizers import OPTIMIZERS, having
 from denseam.rules.regimes import DEFAULT_REGIME, REGIMES, Regime
+from denseam.rules.schedules import COOLDOWN, SCHEDULES
 from denseam.rules.table import BIAS_INITS
 
 Precision = Literal["float32", "tf32", "bf16", "float64"]
@@ -94,6 +95,20 @@ class Hyperparameters:
     decay: float = _of_optimizer(
         "decay", "Decoupled weight decay λ of W, dimensionless.", default=0.0, span=Span(1e-5, 1)
     )
+    decay_time: float | None = _axis(
+        Part.TRAINING, "Time of the decay of W: 1/(η_W λ_W) over the steps of training; instead of decay.",
+        None, open_low=True, unit="the training", default_text="from decay",
+        belongs=("optimizer", *having("decay")), span=Span(0.1, 100),
+    )  # fmt: skip
+    warmup: float = _axis(
+        Part.TRAINING, "Share of training in which the learning rate rises from 0.", 0.0,
+        high=1, open_high=False, unit="the training", span=Span(0, 0.5, Spacing.LINEAR),
+    )  # fmt: skip
+    cooldown: float = _axis(
+        Part.TRAINING, "Share of training in which the learning rate falls to 0.", COOLDOWN,
+        open_low=True, high=1, open_high=False, unit="the training", span=Span(0.05, 0.5, Spacing.LINEAR),
+        belongs=("schedule", *(row.name for row in SCHEDULES.values() if "cooldown" in row.parameters)),
+    )  # fmt: skip
     noise: float = _axis(
         Part.TRAINING, "Standard deviation of the noise.", 0.5, unit="that of the data", key=_ALWAYS
     )
@@ -176,6 +191,10 @@ class Description:
     nesterov: bool | None = parameter(
         Part.TRAINING, Kind.FLAG, "Whether momentum looks ahead, by Nesterov.", None, off="heavy-ball",
         default_text="no, muon yes", belongs=("optimizer", *_LOOKING_AHEAD),
+    )  # fmt: skip
+    schedule: Any = parameter(  # noqa: RUF009
+        Part.TRAINING, Kind.OBJECT,
+        f"How the learning rate changes along the training: {', '.join(SCHEDULES)}.", "constant", key=_NEVER,
     )  # fmt: skip
 
 

@@ -145,6 +145,8 @@ def to_document(study: Study) -> dict[str, Any]:
     document |= {"eta0": list(study.eta0), "scales": list(study.scales), "regime": regime.name}
     seeds = list(study.seeds)  # type: ignore[arg-type]  # a tuple by now
     document["seeds"] = len(seeds) if seeds == list(range(len(seeds))) else seeds
+    if "schedule" in document:
+        document["schedule"] = study.learning_schedule.name
     if isinstance(study.parameterization, Parameterization):
         document["parameterization"] = study.parameterization.to_json()
     defaults = {

@@ -179,6 +179,7 @@ def _settings(study: Study) -> Row:
         "power": float(getattr(study.lagrangian, "power", 1)),
         "regime": study.regime.name,
         "parameterization": study.rule().name,
+        "schedule": study.learning_schedule.name,
         "data": study.source().describe(),
     }
 

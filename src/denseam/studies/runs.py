@@ -14,7 +14,7 @@ from jaxtyping import Float
 
 from denseam.model.dense_am import DenseAM, Parameters
 from denseam.model.lagrangians import Softmax
-from denseam.rules import Scales
+from denseam.rules import Scales, Shape
 from denseam.studies.study import RunSpec, Study
 from denseam.training.optimizers import Optimizer, make
 
@@ -47,12 +47,30 @@ def build(study: Study, spec: RunSpec, start: Parameters | None, dtype: Any) -> 
 
 def optimizer_of(study: Study, spec: RunSpec, scales: Scales) -> Optimizer:
     """Return the optimizer of a run, with plain numbers in it."""
-    # A momentum or a decay that no run has takes no memory and no time.
+    # A momentum, a decay or a schedule that no run has takes no memory and no time.
     values: dict[str, Any] = {axis: spec.values[axis] for axis in study.update_rule.defaults}
-    values |= {axis: None for axis in ("momentum", "decay") if axis in values and not study.uses(axis)}
+    if "momentum" in values and not study.uses("momentum"):
+        values["momentum"] = None
+    if "decay" in values:
+        values["decay"] = decay_of(study, spec, scales) if study.decays else None
     if study.nesterov is not None:
         values["nesterov"] = study.nesterov
-    return make(study.optimizer, scales, **values)
+    schedule = study.timetable(spec) if study.scheduled else None
+    return make(study.optimizer, scales, **values, schedule=schedule)
+
+
+def decay_of(study: Study, spec: RunSpec, scales: Scales) -> float | None:
+    """Return the decay λ0 of a run, also where its time is given; None if its optimizer has none."""
+    if spec.values["decay_time"] is not None:
+        return scales.decay(spec.values["decay_time"], study.steps(spec.shape))
+    return spec.values["decay"] if "decay" in study.update_rule.defaults else None
+
+
+def explain_run(study: Study, spec: RunSpec, base: Shape | None = None) -> str:
+    """Return the table of a run's multipliers and learning rates, with its decay and its schedule."""
+    scales = scales_of(study, spec)
+    timetable = study.timetable(spec) if study.scheduled or study.decays else None
+    return scales.explain(base, timetable=timetable, decay=decay_of(study, spec, scales))
 
 
 def activation_of(study: Study, spec: RunSpec) -> Any:

@@ -26,6 +26,14 @@ from denseam.rules.fields import InKey, Parameter, is_given, parameters, read_fi
 from denseam.rules.optimizers import OPTIMIZERS, UpdateRule
 from denseam.rules.prescriptions import PARAMETERIZATIONS
 from denseam.rules.regimes import MemoriesOnly, Proportional
+from denseam.rules.schedules import (
+    TWO_UNITS,
+    Schedule,
+    Timetable,
+    decay_time_problems,
+    schedule_of,
+    schedule_problems,
+)
 from denseam.studies.description import AXES, Description
 from denseam.training.quantities import log_spaced, resolve
 
@@ -34,6 +42,8 @@ ENGINE = 1
 
 #: By default there is one measurement per this many steps; it costs about as much as ten of them.
 STEPS_PER_PROBE = 128
+#: Somebody's own schedule is recognised by its values at this many fractions of training.
+_SAMPLED = 1000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,6 +106,9 @@ class Study(Description):
         Its name in tables; made from the settings by default.
     nesterov
         Whether momentum looks ahead; by default only that of Muon.
+    schedule
+        'constant', 'cosine', 'linear', 'wsd', or a `Schedule` of your own, from `register_schedule`. The axes
+        `warmup` and `cooldown` are shares of the training.
     """
 
     def __post_init__(self) -> None:
@@ -111,14 +124,17 @@ class Study(Description):
             problems.append(f"regime must be Proportional(…) or MemoriesOnly(…), got {self.regime!r}")
         elif "scales" in values:
             problems += self._shape_problems()
-        problems += self._belonging_problems(lagrangian)
+        schedule: Schedule | None = None
+        with collecting(problems):
+            schedule = schedule_of(self.schedule)
+        problems += self._belonging_problems(lagrangian, schedule)
         refuse(dict.fromkeys(problems))
         assert lagrangian is not None
         # The Lagrangian holds its power.
         self._set({"activation": lagrangian, "power": None})
         if self.centred is None:
             self._set({"centred": not isinstance(lagrangian, Identity)})
-        together(self._read_nesterov, self._check_rule, self._resolve_probes)
+        together(self._read_nesterov, self._check_rule, self._check_times, self._resolve_probes)
         if not self.name:
             self._set({"name": self.default_name()})
 
@@ -150,15 +166,17 @@ class Study(Description):
             self._set({"noise": axes["noise"][0]})
         return problems
 
-    def _belonging_problems(self, lagrangian: Lagrangian | None) -> list[str]:
-        """Return the axes that this model or this optimizer does not have, a sentence each."""
+    def _belonging_problems(self, lagrangian: Lagrangian | None, schedule: Schedule | None) -> list[str]:
+        """Return the axes that this model, this optimizer or this schedule does not have, a sentence each."""
         known: dict[str, tuple[str, ...]] = {}
         if is_given(self.optimizer):
             known["optimizer"] = (self.optimizer,)
         if lagrangian is not None:
             known["activation"] = (lagrangian.name, lagrangian.family)
+        if schedule is not None:
+            known["schedule"] = (schedule.name,)
         return [
-            belonging_problem(AXES[axis], known[field][0])
+            AXES[axis].belonging_problem(known[field][0])
             for axis in self.axes
             if (belongs := AXES[axis].belongs) and (field := belongs[0]) in known
             if not set(belongs[1:]) & set(known[field])
@@ -169,7 +187,7 @@ class Study(Description):
         if self.nesterov is None:
             return
         if self.update_rule.nesterov is None:
-            raise InputError(belonging_problem(parameters(Description)["nesterov"], self.optimizer))
+            raise InputError(parameters(Description)["nesterov"].belonging_problem(self.optimizer))
         if self.nesterov and self.grid["momentum"] == (0.0,):
             raise InputError("nesterov needs a momentum above 0")
         if self.nesterov is self.update_rule.nesterov:
@@ -185,8 +203,21 @@ class Study(Description):
         if rule.centred_only and not self.centred and not isinstance(self.lagrangian, Identity | Tanh):
             raise InputError(f"parameterization {self.parameterization} holds for centred models only")
 
+    def _check_times(self) -> None:
+        """Refuse two units of one decay, a decay faster than a step, and a schedule that cannot be."""
+        problems = schedule_problems(self.learning_schedule, self.grid["warmup"], self.grid["cooldown"])
+        if "decay" in self.axes and "decay_time" in self.axes:
+            problems.append(TWO_UNITS)
+        for steps in sorted({self.steps(self.regime.shape(scale)) for scale in self.scales}):
+            if self.uses("decay_time"):
+                problems += decay_time_problems(min(self.grid["decay_time"]), steps)
+            if not problems and self.learning_schedule.own:
+                with collecting(problems):
+                    Timetable(self.schedule, steps)
+        refuse(problems)
+
     def _resolve_probes(self) -> None:
-        plain = not self.uses("momentum") and not self.uses("decay")
+        plain = not self.uses("momentum") and not self.decays
         names = resolve(self.probes, self.lagrangian.family, self.optimizer, plain=plain)
         self._set({"probes": names})
         if self.probe_steps is None:
@@ -224,6 +255,8 @@ class Study(Description):
             parts.append(f"bias-{self.bias_init}")
         if self.nesterov is not None:
             parts.append("nesterov" if self.nesterov else "heavy-ball")
+        if self.learning_schedule.name != "constant":
+            parts.append(self.learning_schedule.name)
         if self.rule().name != "prescription":
             parts.append(self.rule().name)
         if self.precision != "float32":
@@ -255,6 +288,26 @@ class Study(Description):
         """Return whether any run has a value other than 0 on an axis."""
         return any(self.grid[axis])
 
+    @property
+    def decays(self) -> bool:
+        """Whether W decays in any run."""
+        return self.uses("decay") or self.uses("decay_time")
+
+    @property
+    def learning_schedule(self) -> Schedule:
+        """The schedule as an object."""
+        return schedule_of(self.schedule)
+
+    @property
+    def scheduled(self) -> bool:
+        """Whether the learning rate of any run changes along the training."""
+        return self.learning_schedule.name != "constant" or self.uses("warmup")
+
+    def timetable(self, spec: RunSpec) -> Timetable:
+        """Return the schedule of a run, step by step."""
+        shares = {axis: spec.values[axis] for axis in ("warmup", "cooldown")}
+        return Timetable(self.schedule, self.steps(spec.shape), **shares)
+
     def source(self) -> Source:
         """Return the source of the data."""
         return source(self.data, self.preparation)
@@ -283,6 +336,8 @@ class Study(Description):
         held = {axis: p.default for axis, p in AXES.items()} | dict(self.update_rule.defaults)
         if isinstance(self.lagrangian, Softmax):
             held["beta"] = float(self.lagrangian.beta)
+        if "decay_time" in self.axes:
+            held["decay"] = None  # it follows from the time
         axes = {"eta0": tuple(self.eta0)} | dict(self.axes)
         return {axis: axes.get(axis, (held[axis],)) for axis in AXES}
 
@@ -295,13 +350,24 @@ class Study(Description):
             for name, p in parameters(Description).items()
             if _in_key(p, getattr(self, name))
         }
-        return {
-            "engine": ENGINE,
-            "activation": {k: v for k, v in lagrangians.to_json(self.lagrangian).items() if k != "beta"},
-            "regime": self.regime.name,
-            "parameterization": self._parameterization_key(),
-            "data": self.source().digest,
-        } | plain
+        return (
+            {
+                "engine": ENGINE,
+                "activation": {k: v for k, v in lagrangians.to_json(self.lagrangian).items() if k != "beta"},
+                "regime": self.regime.name,
+                "parameterization": self._parameterization_key(),
+                "data": self.source().digest,
+            }
+            | plain
+            | self._schedule_key()
+        )
+
+    def _schedule_key(self) -> dict[str, Any]:
+        """Return the name of a schedule that is not constant, and what somebody's own function gives."""
+        schedule = self.learning_schedule
+        if schedule.own:
+            return {"schedule": {"name": schedule.name, "digest": Timetable(schedule, _SAMPLED).digest()}}
+        return {} if schedule.name == "constant" else {"schedule": schedule.name}
 
     def _parameterization_key(self) -> Any:
         """Return the name of a known rule, or the exponents of any other."""
@@ -333,6 +399,8 @@ class Study(Description):
         specs = []
         for scale in self.scales:
             shape = self.regime.shape(scale)
+            own = self.learning_schedule.own
+            factors = Timetable(self.schedule, self.steps(shape)).digest() if own else None
             for seed in self.seeds:  # type: ignore[union-attr]  # a tuple since __post_init__
                 for point in points:
                     values = first | dict(point)
@@ -343,6 +411,8 @@ class Study(Description):
                     }
                     if self.probes:
                         document["probe_steps"] = self.steps_to_probe(shape)
+                    if factors is not None:
+                        document["factors"] = factors
                     specs.append(RunSpec(_hash(document), scale, shape, seed, values))
         return specs
 
@@ -361,13 +431,6 @@ def unknown(what: str, name: str, known: Iterable[str]) -> str:
     """Return the message about an unknown name, with a guess at what was meant."""
     near = difflib.get_close_matches(str(name), list(known), 1, 0.5)
     return f"unknown {what} {name!r}" + (f" (did you mean {near[0]!r}?)" if near else "")
-
-
-def belonging_problem(described: Parameter, value: str) -> str:
-    """Return the message about a parameter that belongs to another model or optimizer."""
-    assert described.belongs is not None
-    field, *wanted = described.belongs
-    return f"{described.document} belongs to the {field} {listed(wanted)}, got {value!r}"
 
 
 def _in_key(described: Parameter, value: Any) -> bool:
@@ -389,7 +452,7 @@ def lagrangian_of(activation: str | Lagrangian, power: float | None) -> Lagrangi
         return known[activation]()
     described = parameters(Description)["power"]
     if activation != "relu":
-        raise InputError(belonging_problem(described, activation))
+        raise InputError(described.belonging_problem(activation))
     return known[activation](power)
 
 

@@ -11,12 +11,13 @@ try:
 except ModuleNotFoundError:
     raise ModuleNotFoundError("denseam.torch needs PyTorch: pip install 'denseam[torch]'") from None
 
-from denseam.torch.groups import learning_rates, param_groups, verify
+from denseam.torch.groups import decays, learning_rates, param_groups, verify
 from denseam.torch.lagrangians import Identity, Lagrangian, ReLU, Softmax, Tanh, identity, relu, softmax, tanh
 from denseam.torch.model import DenseAM, Recall, from_torch, to_torch
 from denseam.torch.scaling_check import check, sweep
 
 __all__ = [
-    "DenseAM", "Identity", "Lagrangian", "ReLU", "Recall", "Softmax", "Tanh", "check", "from_torch",
-    "identity", "learning_rates", "param_groups", "relu", "softmax", "sweep", "tanh", "to_torch", "verify",
+    "DenseAM", "Identity", "Lagrangian", "ReLU", "Recall", "Softmax", "Tanh", "check", "decays",
+    "from_torch", "identity", "learning_rates", "param_groups", "relu", "softmax", "sweep", "tanh",
+    "to_torch", "verify",
 ]  # fmt: skip

@@ -46,7 +46,10 @@ def param_groups(
     The factor on the learning rate that `torch.optim.Muon` has of its own is divided out.
 
     The model is not changed: a second call returns the same groups. PyTorch's learning-rate schedulers
-    multiply the rates of all groups by the same factor, so that their ratios stay as prescribed.
+    multiply the rates of all groups by the same factor, so that their ratios stay as prescribed. The
+    schedules of this library are functions for one of them::
+
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, denseam.Timetable("cosine", steps=640))
 
     Parameters
     ----------
@@ -61,7 +64,9 @@ def param_groups(
         Adam's ε; for each parameter it is multiplied by its own factor, such as ``scales.epsilon_W``.
     decay
         Decoupled weight decay of W, multiplied by ``scales.decay_W``; biases are not decayed. By default
-        that of the optimizer, which scales made for 'adamw' or 'muon' set to their own: 1e-4 and none.
+        that of the optimizer, which scales made for 'adamw' or 'muon' set to their own: 1e-4 and none. A
+        time is translated by ``scales.decay(decay_time, steps)``. `torch.optim.SGD` adds the decay before
+        the momentum, which multiplies it by 1/(1 − momentum).
     only
         The roles whose groups are returned.
     """
@@ -92,8 +97,10 @@ def param_groups(
         group |= {"prescribed": rate, "made_for": own.name, "factor": factor}  # for `verify`
         if epsilon is not None and "epsilon" in own.defaults and factor == 1:
             group["eps"] = epsilon * factors[role]
+        own_decay = factor * (decay or 0.0) * scales.decay_W if role == "W" else 0.0
         if decay is not None:
-            group["weight_decay"] = factor * decay * scales.decay_W if role == "W" else 0.0
+            group["weight_decay"] = own_decay
+        group["prescribed_decay"] = own_decay
         if own.normalisation is Normalisation.ORTHOGONAL:
             group["adjust_lr_fn"] = "original"
         groups.append(group)
@@ -143,8 +150,8 @@ def verify(*optimizers: Optimizer, like: str | None = None) -> dict[str, float]:
 
     An `InputError` is raised for an optimizer of another kind than the scales were made for (the steps of SGD
     are proportional to the gradient, those of Adam normalised entry by entry, those of Muon orthogonal), for
-    rates whose ratios a scheduler or a loaded state has changed, and for a decay that is added to the
-    gradient and then normalised.
+    rates whose ratios a scheduler or a loaded state has changed, for a decay that is added to the gradient
+    and then normalised, and for one that does not scale with size although it must.
 
     Parameters
     ----------
@@ -189,6 +196,13 @@ def _kind_problems(optimizer: Optimizer, like: str | None) -> list[str]:
     )
     if coupled and known is Normalisation.ENTRIES and like is None:
         problems.append(f"weight_decay: {title} normalises it away with the gradient; use AdamW")
+    if known is not Normalisation.ENTRIES:
+        problems += [
+            f"weight_decay of {g['name']} must be {g['prescribed_decay']:.6g}, that of its group, got "
+            f"{g['weight_decay']:.6g}: param_groups(model, decay=…) scales it with size"
+            for g in optimizer.param_groups
+            if "prescribed_decay" in g and not math.isclose(g.get("weight_decay", 0.0), g["prescribed_decay"])
+        ]
     return problems
 
 
@@ -202,3 +216,16 @@ def learning_rates(*optimizers: Optimizer) -> dict[str, float]:
     """Return the current learning rate of each role, with the factor that `torch.optim.Muon` puts on it."""
     groups = (g for optimizer in optimizers for g in optimizer.param_groups)
     return {g["name"]: float(g["lr"]) * g.get("factor", 1.0) for g in groups if g.get("name") in ROLES}
+
+
+def decays(*optimizers: Optimizer) -> dict[str, float]:
+    """Return the share of each role that a step takes away now, η_W λ_W for W, if there is no gradient.
+
+    `torch.optim.SGD` sends the decay through the momentum μ: after some steps its share is 1/(1 − μ) times
+    larger, which is counted here.
+    """
+    shares = {}
+    for group in (g for optimizer in optimizers for g in optimizer.param_groups if g.get("name") in ROLES):
+        momentum = group.get("momentum", 0.0) if group.get("made_for") == "sgd" else 0.0
+        shares[group["name"]] = float(group["lr"]) * group.get("weight_decay", 0.0) / (1 - momentum)
+    return shares

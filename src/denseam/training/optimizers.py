@@ -17,16 +17,18 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jaxtyping import Array, ArrayLike, Float
 
 from denseam.errors import InputError, at_least_zero, below_one, listed, refuse, typed, whole
 from denseam.model.dense_am import Parameters
-from denseam.rules import Scales
+from denseam.rules import Scales, Timetable
 from denseam.rules.cost import NEWTON_SCHULZ_STEPS
-from denseam.rules.optimizers import OPTIMIZERS, Normalisation
+from denseam.rules.optimizers import OPTIMIZERS, Normalisation, having
 
-Schedule = Callable[[ArrayLike], ArrayLike]
+#: The factor of a step: a `Timetable`, or any function of the step that JAX can trace.
+StepSchedule = Callable[[Any], Any]
 
 _LABELS: Any = Parameters("W", "b", "c")  # type: ignore[arg-type]  # names in the places of the arrays
 
@@ -38,8 +40,8 @@ class Optimizer(eqx.Module):
     """An optimizer with its own learning rate for W, b and c.
 
     Made by `sgd`, `adam`, `adamw`, `lion`, `sign`, `muon` or `scaled`. All parameters follow one
-    `schedule`, a factor that multiplies the three learning rates alike, so that their ratios stay as
-    prescribed.
+    schedule, a factor that multiplies the three learning rates alike, so that their ratios stay as
+    prescribed: `factors` has that of every step, or `schedule` is a function of the step.
     """
 
     kind: str = eqx.field(static=True)
@@ -49,7 +51,8 @@ class Optimizer(eqx.Module):
     beta2: ArrayLike = 0.999
     epsilon: Parameters | None = None
     decay: ArrayLike | None = None
-    schedule: Schedule | None = eqx.field(static=True, default=None)
+    factors: Float[np.ndarray, " steps"] | Float[Array, " steps"] | None = None
+    schedule: StepSchedule | None = eqx.field(static=True, default=None)
     inner: optax.GradientTransformation | None = eqx.field(static=True, default=None)
     nesterov: bool = eqx.field(static=True, default=False)
 
@@ -80,18 +83,40 @@ class Optimizer(eqx.Module):
 
     def _direction(self, label: str) -> list[optax.GradientTransformation]:
         """Return the steps that turn the gradient of one parameter into an unscaled descent direction."""
+        decay: list[optax.GradientTransformation] = []
+        if self.decay is not None and label == "W":
+            decay.append(optax.add_decayed_weights(self.decay))
         if self.inner is not None:
-            return [self.inner]
+            return (
+                [optax.chain(self.inner, optax.scale(-1.0), *decay, optax.scale(-1.0))]
+                if decay
+                else [self.inner]
+            )
         rule = OPTIMIZERS[self.kind]
         steps = _UPDATES[self.kind if label == "W" else rule.of_biases.name](self, label)
-        if self.decay is not None and label == "W":
-            steps.append(optax.add_decayed_weights(self.decay))
-        return [*steps, optax.scale(-1.0)]
+        return [*steps, *decay, optax.scale(-1.0)]
 
     def _chain(self, label: str) -> optax.GradientTransformation:
         rate = optax.scale(getattr(self.rates, label))
-        schedule = [] if self.schedule is None else [optax.scale_by_schedule(self.schedule)]
+        schedule = [optax.scale_by_schedule(self._factor_of_step)] if self.scheduled else []
         return optax.chain(*self._direction(label), rate, *schedule)
+
+    @property
+    def scheduled(self) -> bool:
+        """Whether it has a schedule."""
+        return self.factors is not None or self.schedule is not None
+
+    def _factor_of_step(self, step: ArrayLike) -> ArrayLike:
+        if self.factors is not None:
+            factors = jnp.asarray(self.factors)
+            return factors[jnp.minimum(step, len(factors) - 1)]
+        return 1.0 if self.schedule is None else self.schedule(step)
+
+    def factor(self, state: Any) -> ArrayLike:
+        """Return the factor of the schedule in the step that follows a state; 1 without a schedule."""
+        if not self.scheduled:
+            return 1.0
+        return self._factor_of_step(state.inner_states["W"].inner_state[-1].count)
 
 
 # --- what each makes of the gradient of one parameter ------------------------------------------------
@@ -157,7 +182,7 @@ def orthogonalised(M: Float[Array, "K N"]) -> Float[Array, "K N"]:
 # --- by name ---------------------------------------------------------------------------------------
 
 
-def make(kind: str, scales: Scales, *, schedule: Schedule | None = None, **values: Any) -> Optimizer:
+def make(kind: str, scales: Scales, *, schedule: StepSchedule | None = None, **values: Any) -> Optimizer:
     """Return an optimizer by its name.
 
     Parameters
@@ -167,15 +192,20 @@ def make(kind: str, scales: Scales, *, schedule: Schedule | None = None, **value
     scales
         The learning rates, made for this optimizer or one whose updates are normalised alike.
     schedule
-        A factor on all learning rates, as a function of the step.
+        A factor on all learning rates: a `Timetable`, or a function of the step.
     values
-        Its hyperparameters, and `nesterov`; by default those of its row.
+        Its hyperparameters, and `nesterov`; by default those of its row. Those that it lacks are refused.
     """
     if kind not in OPTIMIZERS:
         raise InputError(f"optimizer must be {listed(OPTIMIZERS)}, got {kind!r}")
     _made_for(scales, kind)
     rule = OPTIMIZERS[kind]
     nesterov = values.pop("nesterov", rule.nesterov)
+    refuse(
+        f"{name} belongs to the optimizer {listed(having(name))}, got {kind!r}"
+        for name in values
+        if name not in rule.defaults
+    )
     given: dict[str, Any] = {**rule.defaults, **values}
     numbers = {name: value for name, value in given.items() if value is not None}
     shares = {name: numbers[name] for name in ("momentum", "beta1", "beta2") if name in numbers}
@@ -186,7 +216,21 @@ def make(kind: str, scales: Scales, *, schedule: Schedule | None = None, **value
         given["epsilon"] = Parameters(*(given["epsilon"] * factor for factor in factors))
     if given.get("decay") is not None:
         given["decay"] = given["decay"] * scales.decay_W
-    return Optimizer(kind, _rates(scales), **given, nesterov=bool(nesterov), schedule=schedule)
+    return Optimizer(kind, _rates(scales), **given, nesterov=bool(nesterov), **_scheduled(schedule))
+
+
+def _scheduled(schedule: StepSchedule | None) -> dict[str, Any]:
+    """Return the fields of an optimizer that hold a schedule.
+
+    The factors of a timetable are data: trainings of one length with different schedules share a program.
+    """
+    if isinstance(schedule, Timetable):
+        return {"factors": np.asarray(schedule.factors())}
+    if schedule is not None and not callable(schedule):
+        raise InputError(
+            f"schedule must be a Timetable, which knows the steps, or a function of them, got {schedule!r}"
+        )
+    return {"schedule": schedule}
 
 
 def sgd(
@@ -195,7 +239,7 @@ def sgd(
     momentum: float | None = None,
     nesterov: bool = False,
     decay: float | None = None,
-    schedule: Schedule | None = None,
+    schedule: StepSchedule | None = None,
 ) -> Optimizer:
     """Return SGD, ``Δθ = −η_θ ∇_θ L``.
 
@@ -212,7 +256,7 @@ def adam(
     beta1: float = 0.9,
     beta2: float = 0.999,
     epsilon: float = 1e-8,
-    schedule: Schedule | None = None,
+    schedule: StepSchedule | None = None,
 ) -> Optimizer:
     """Return Adam, ``Δθ = −η_θ M̂/(√V̂ + ε_θ)`` (eq. adam-update)."""
     return make("adam", scales, beta1=beta1, beta2=beta2, epsilon=epsilon, schedule=schedule)
@@ -225,7 +269,7 @@ def adamw(
     beta1: float = 0.9,
     beta2: float = 0.999,
     epsilon: float = 1e-8,
-    schedule: Schedule | None = None,
+    schedule: StepSchedule | None = None,
 ) -> Optimizer:
     """Return AdamW, ``ΔW = −η_W (M̂/(√V̂ + ε_W) + λ_W W)``; the biases are not decayed."""
     values = {"decay": decay, "beta1": beta1, "beta2": beta2, "epsilon": epsilon}
@@ -238,7 +282,7 @@ def lion(
     beta1: float = 0.9,
     beta2: float = 0.99,
     decay: float | None = None,
-    schedule: Schedule | None = None,
+    schedule: StepSchedule | None = None,
 ) -> Optimizer:
     """Return Lion, ``Δθ = −η_θ sign(β1 M + (1 − β1)∇)``, then ``M ← β2 M + (1 − β2)∇``."""
     return make("lion", scales, beta1=beta1, beta2=beta2, decay=decay, schedule=schedule)
@@ -250,7 +294,7 @@ def sign(
     momentum: float | None = 0.9,
     nesterov: bool = False,
     decay: float | None = None,
-    schedule: Schedule | None = None,
+    schedule: StepSchedule | None = None,
 ) -> Optimizer:
     """Return the descent by signs, ``Δθ = −η_θ sign(M)`` with ``M ← μM + ∇``."""
     values = {"momentum": momentum, "nesterov": nesterov, "decay": decay}
@@ -266,7 +310,7 @@ def muon(
     beta2: float = 0.999,
     epsilon: float = 1e-8,
     decay: float | None = None,
-    schedule: Schedule | None = None,
+    schedule: StepSchedule | None = None,
 ) -> Optimizer:
     """Return Muon, ``ΔW = −η_W UVᵀ`` of the momentum ``UΣVᵀ`` (`orthogonalised`); the biases are by Adam.
 
@@ -278,13 +322,20 @@ def muon(
 
 
 def scaled(
-    inner: optax.GradientTransformation, scales: Scales, *, schedule: Schedule | None = None
+    inner: optax.GradientTransformation,
+    scales: Scales,
+    *,
+    decay: float | None = None,
+    schedule: StepSchedule | None = None,
 ) -> Optimizer:
     """Return any Optax optimizer with the learning rates of `scales`.
 
     `inner` is an ordinary optimizer made with learning rate 1, such as ``optax.rmsprop(1.0)``; its
     updates are multiplied by η_W, η_b, η_c. Use SGD's scales if its step is proportional to the
     gradient, Adam's if it normalises each entry, and Muon's if it makes the update of W orthogonal.
+
+    `decay` adds ``−η_W λ_W W`` to the update of W, with ``λ_W = λ0 · decay_W``. An `inner` with a decay of
+    its own is refused: it would not be scaled, or would be normalised with the gradient.
     """
     refuse(typed(optax.GradientTransformation, "an Optax optimizer, such as optax.rmsprop(1.0)", inner=inner))
     zero = jnp.zeros(2)
@@ -294,7 +345,21 @@ def scaled(
             "inner must go downhill: pass an optimizer with learning rate 1 (optax.rmsprop(1.0)), "
             "not a bare scale_by_… part"
         )
-    return Optimizer("scaled", _rates(scales), schedule=schedule, inner=inner)
+    resting = [inner.update(jnp.zeros(2), inner.init(w), w)[0] for w in (zero, jnp.ones(2))]
+    if not bool(jnp.array_equal(*resting)):
+        raise InputError(
+            "inner must not decay by itself, which would not scale with size: leave out its weight_decay, "
+            "and pass decay=… to scaled"
+        )
+    if decay is not None:
+        refuse(at_least_zero(decay=decay))
+        decay = decay * scales.decay_W
+    return Optimizer("scaled", _rates(scales), decay=decay, inner=inner, **_scheduled(schedule))
+
+
+# --- what is really applied --------------------------------------------------------------------------
+
+_ONES: Any = Parameters(1.0, 1.0, 1.0)  # type: ignore[arg-type]
 
 
 def effective_learning_rates(optimizer: Optimizer, step: int = 0) -> dict[str, float]:
@@ -303,21 +368,40 @@ def effective_learning_rates(optimizer: Optimizer, step: int = 0) -> dict[str, f
     The optimizer is run on a constant gradient beside a copy of itself with rates 1 and no schedule;
     the ratio of their updates is the effect of the learning rates, the schedule and the wrapping.
     """
+    _measurable(optimizer, step)
+    bare = dataclasses.replace(optimizer, rates=_ONES, factors=None, schedule=None)
+    applied, plain = (_update_at(o, step, gradient=1.0) for o in (optimizer, bare))
+    return {name: float(jnp.squeeze(getattr(applied, name) / getattr(plain, name))) for name in _LABELS}
+
+
+def effective_decays(optimizer: Optimizer, step: int = 0) -> dict[str, float]:
+    """Measure the share of each parameter that is really taken away at a step: η_W λ_W for W.
+
+    The optimizer is run on parameters of one without a gradient, so that decay alone changes them. One over
+    the share at the peak rate is the time of the decay, in steps.
+    """
+    _measurable(optimizer, step)
+    updates = _update_at(optimizer, step, gradient=0.0)
+    return {name: 0.0 - float(jnp.squeeze(getattr(updates, name))) for name in _LABELS}
+
+
+def _measurable(optimizer: Optimizer, step: int) -> None:
     refuse(typed(Optimizer, "an Optimizer, such as sgd(scales)", optimizer=optimizer))
     refuse(whole(0, step=step))
-    probe = Parameters(jnp.ones((1, 1)), jnp.ones(1), jnp.ones(1))
-    bare = dataclasses.replace(optimizer, rates=Parameters(1.0, 1.0, 1.0), schedule=None)  # type: ignore[arg-type]
 
-    def last(o: Optimizer) -> Parameters:
-        def advance(_: int, carry: tuple[Any, Any]) -> tuple[Any, Any]:
-            return o.update(probe, carry[1], probe)
 
-        first = o.update(probe, o.init(probe), probe)
-        updates: Parameters = jax.lax.fori_loop(0, step, advance, first)[0]
-        return updates
+@jax.jit
+def _update_at(optimizer: Optimizer, step: ArrayLike, gradient: ArrayLike) -> Parameters:
+    """Return the update of a step, with parameters of one and a gradient that stays the same."""
+    parameters = Parameters(jnp.ones((1, 1)), jnp.ones(1), jnp.ones(1))
+    constant = jax.tree.map(lambda p: gradient * p, parameters)
 
-    applied, plain = last(optimizer), last(bare)
-    return {name: float(jnp.squeeze(getattr(applied, name) / getattr(plain, name))) for name in _LABELS}
+    def advance(_: Any, carry: tuple[Any, Any]) -> tuple[Any, Any]:
+        return optimizer.update(constant, carry[1], parameters)
+
+    first = optimizer.update(constant, optimizer.init(parameters), parameters)
+    updates: Parameters = jax.lax.fori_loop(0, step, advance, first)[0]
+    return updates
 
 
 def _rates(scales: Scales) -> Parameters:

@@ -52,6 +52,8 @@ class Step(NamedTuple):
     ----------
     model, optimizer, batch
         Before the step.
+    rate
+        The learning rate of W in this step: η_W times the factor of the schedule.
     passes
         Z, σ(Z), S, R and A on that batch.
     gradient, change
@@ -60,6 +62,7 @@ class Step(NamedTuple):
 
     model: DenseAM
     optimizer: Optimizer
+    rate: Array
     batch: Columns
     passes: Passes
     gradient: Parameters
@@ -81,7 +84,7 @@ class Step(NamedTuple):
     def split(self) -> tuple[Float[Array, "K N"], Float[Array, "K N"]]:
         """Return Δ⁽¹⁾W = −η_W (s2/B) S Rᵀ and Δ⁽²⁾W = −η_W (s1 s2/B) A Gᵀ (eq. dW1-dW2)."""
         m, B = self.model, self.batch.G.shape[1]
-        rate = -self.optimizer.rates.W * m.s2 / B
+        rate = -self.rate * m.s2 / B
         return rate * (self.passes.S @ self.passes.R.T), rate * m.s1 * (self.passes.A @ self.batch.G.T)
 
 
@@ -90,7 +93,8 @@ def take_step(model: DenseAM, optimizer: Optimizer, state: Any, batch: Columns) 
     passes = forward_and_back(model, batch)
     gradient = gradient_of_passes(model, batch, passes)
     change, _ = optimizer.update(gradient, state, model.parameters)
-    return Step(model, optimizer, batch, passes, gradient, change)
+    rate = jnp.asarray(optimizer.rates.W * optimizer.factor(state))
+    return Step(model, optimizer, rate, batch, passes, gradient, change)
 
 
 # --- sizes of the states, and the first-order terms of a step (App. one-step updates) ---------------
@@ -257,7 +261,7 @@ def coherence(step: Step) -> dict[str, Array]:
         "coherence_hidden": _over_random(dW, G),
     }
     if step.optimizer.normalisation is Normalisation.ENTRIES:
-        direction = step.change.W / step.optimizer.rates.W
+        direction = step.change.W / step.rate
         values["sign_distance"] = rms(direction + jnp.sign(step.gradient.W))
     return values
 

@@ -213,4 +213,9 @@ def _checked(
         problems.append(f"batch (B) must be from 1 to the samples in the data, {array.shape[0]}, got {B!r}")
     refuse(problems)
     assert B is not None
+    steps = epochs * (array.shape[0] // B)
+    if optimizer.factors is not None and len(optimizer.factors) != steps:
+        raise InputError(
+            f"optimizer: its schedule is for {len(optimizer.factors)} steps, but the training has {steps}"
+        )
     return jnp.asarray(array, model.W.dtype), B

@@ -19,7 +19,7 @@ from denseam.errors import InputError, collecting, refuse
 from denseam.rules.fields import Span, parameters
 from denseam.rules.regimes import Regime
 from denseam.studies.description import AXES
-from denseam.studies.study import RunSpec, Study, unknown
+from denseam.studies.study import RunSpec, Study
 from denseam.workflow.goals import Goal
 from denseam.workflow.joint import Array, Point
 from denseam.workflow.target_sizes import TargetSizes
@@ -65,18 +65,16 @@ class Space:
     def of(cls, goal: Goal, names: Sequence[str]) -> Space:
         """Return the space of some axes, or refuse those that the model or its optimizer does not have."""
         axes = tuple(dict.fromkeys(names))
-        problems = [
-            f"tune: {unknown('axis', a, tunable())}; it can name {', '.join(tunable())}"
-            for a in axes
-            if a not in tunable()
-        ]
+        known = ", ".join(tunable())
+        problems = [f"tune must name axes among {known}, got {a!r}" for a in axes if a not in tunable()]
         if ETA0 not in axes:
             problems.append(f"tune must name {ETA0}: everything else depends on it")
         refuse(problems)
         space = cls(goal, (ETA0, *(a for a in axes if a != ETA0)))
-        middle = {a: (s.value(s.step * (sum(s.lattice) // 2)),) for a, s in space.hyperparameters.items()}
-        with collecting(problems):
-            goal.at((goal.target,), (1.0,), 1, **middle)  # refuses axes of other optimizers
+        # The smallest model with the largest batch has the fewest steps.
+        fewest = tunable()[BATCH].value(max(space.batches) * tunable()[BATCH].step) if BATCH in axes else 1.0
+        with collecting(problems):  # refuses axes that the model or the optimizer does not have
+            with_batch(goal, fewest).at((goal.ladder[0],), (1.0,), 1, **space.ends)
         if BATCH in axes and len(space.batches) < 2:
             problems.append(
                 f"tune: batch has one possible value, {goal.shape.B} of {goal.shape.P} samples; leave it out"
@@ -93,6 +91,13 @@ class Space:
     def hyperparameters(self) -> dict[str, Span]:
         """The spans of those axes that are neither η0 nor the batch."""
         return {axis: span for axis, span in self.spans.items() if axis not in (ETA0, BATCH)}
+
+    @property
+    def ends(self) -> dict[str, tuple[float, ...]]:
+        """The smallest and the largest value of those axes that are neither η0 nor the batch."""
+        return {
+            a: tuple(sorted(s.value(k * s.step) for k in s.lattice)) for a, s in self.hyperparameters.items()
+        }
 
     @property
     def steps(self) -> Array:
@@ -125,7 +130,9 @@ class Space:
         point = [eta0]
         for axis, span in list(self.spans.items())[1:]:
             low, high = span.lattice
-            x = 0.0 if span.relative else span.coordinate(held[axis][0])
+            value = 1.0 if span.relative else held[axis][0]
+            # A value that follows from another field by default is not known; the middle is as good as any.
+            x = span.step * (low + high) / 2 if value is None else span.coordinate(value)
             point.append(int(np.clip(np.rint(x / span.step), low, high)))
         return tuple(point)
 

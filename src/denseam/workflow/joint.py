@@ -35,6 +35,8 @@ Losses = Callable[[Sequence[Point]], Sequence[float]]
 TRIALS, FEWEST_TRIALS = 256, 16
 #: Points of a batch; points for each axis, of the survey and of a usual search.
 BATCH, SURVEYED, USUAL = 16, 12, 36
+#: The points that share a program come in multiples of this, so that few programs are compiled.
+FULL_GROUP = 8
 #: The share of a batch that is spread over the region, so that it is known where nothing was expected.
 SPREAD = 0.25
 #: The first region is this share of the box to each side of the best point.
@@ -67,18 +69,43 @@ class Descended:
 
 
 class Descent:
-    """A search in the box from `low` to `high`; `seen` are all points with their log-losses."""
+    """A search in the box from `low` to `high`; `seen` are all points with their log-losses.
 
-    def __init__(self, losses: Losses, low: Point, high: Point, seed: int = 0) -> None:
-        self.losses, self.low, self.high = losses, np.array(low), np.array(high)
+    `own` is the axis whose values have programs of their own, if one has.
+    """
+
+    def __init__(
+        self, losses: Losses, low: Point, high: Point, *, own: int | None = None, seed: int = 0
+    ) -> None:
+        self.losses, self.low, self.high, self.own = losses, np.array(low), np.array(high), own
         self.rng, self.seed = np.random.default_rng(seed), seed
         self.seen: dict[Point, float] = {}
+        self.region = np.maximum(FIRST_REGION * (self.high - self.low), LAST_REGION)
 
     def try_points(self, points: Sequence[Point]) -> None:
         """Try those points that were not tried yet."""
         new = [p for p in dict.fromkeys(points) if p not in self.seen]
+        if self.own is not None:
+            new = self._filled(new, self.own)
         if new:
             self.seen |= dict(zip(new, map(float, self.losses(new)), strict=True))
+
+    def _filled(self, points: list[Point], own: int) -> list[Point]:
+        """Return points with others near them, so that every group with a program of its own is full."""
+        groups: dict[int, list[Point]] = {}
+        for p in points:
+            groups.setdefault(p[own], []).append(p)
+        for value, group in groups.items():
+            for _ in range(10 * FULL_GROUP):  # a small box may have no further points
+                if len(group) % FULL_GROUP == 0:
+                    break
+                near = group[self.rng.integers(len(group))] + self.region * self.rng.uniform(
+                    -1, 1, len(self.low)
+                )
+                near[own] = value
+                if (point := self.lattice(near)) not in self.seen and point not in group:
+                    group.append(point)
+        return [p for group in groups.values() for p in group]
 
     @property
     def best(self) -> Point:
@@ -99,38 +126,34 @@ class Descent:
         if not np.isfinite(self.seen[self.best]):
             raise InputError("tune: training diverged at every point that was tried")
 
-    def around(self, region: Array) -> tuple[Array, Fit]:
+    def around(self) -> tuple[Array, Fit]:
         """Return the best point, and a quadratic around it in units of the region."""
         centre = np.array(self.best)
         points = np.array(list(self.seen))
         y = np.array(list(self.seen.values()))
-        t = (points - centre) / region
+        t = (points - centre) / self.region
         near = (np.abs(t).max(axis=1) <= FITTED) & (y <= self.seen[self.best] + HIGHEST)
         return centre, fit(t[near], y[near])
 
     def descend(self, most: int) -> Descended:
-        """Try batches around the best point until nothing better is found; at most so many points."""
-        region = np.maximum(FIRST_REGION * (self.high - self.low), LAST_REGION)
+        """Try batches around the best point until nothing better is found; about so many points at most."""
         idle = 0
-        while len(self.seen) < most:
+        while len(self.seen) < most and idle < PATIENCE:
             before = self.seen[self.best]
-            size = min(BATCH, most - len(self.seen))
-            self.try_points(self._batch(region, size))
+            self.try_points(self._batch(min(BATCH, most - len(self.seen))))
             if before - self.seen[self.best] > WORTH:
                 idle = 0
-                continue
-            if (region <= LAST_REGION).all():
+            elif (self.region <= LAST_REGION).all():
                 idle += 1
-            if idle == PATIENCE:
-                break
-            region = np.maximum(SHRINK * region, LAST_REGION)
-        _, model = self.around(np.maximum(region, LAST_REGION))
-        hessian = model.quadratic.hessian / np.outer(region, region)
+            else:
+                self.region = np.maximum(SHRINK * self.region, LAST_REGION)
+        _, model = self.around()
+        hessian = model.quadratic.hessian / np.outer(self.region, self.region)
         return Descended(self.best, self.seen[self.best], hessian, len(self.seen))
 
-    def _batch(self, region: Array, size: int) -> list[Point]:
+    def _batch(self, size: int) -> list[Point]:
         """Return the minimum of the fit, minima of other quadratics that it allows, and some spread."""
-        centre, model = self.around(region)
+        (centre, model), region = self.around(), self.region
         low = np.maximum((self.low - centre) / region, -1.0)
         high = np.minimum((self.high - centre) / region, 1.0)
         spread = max(1, round(SPREAD * size))

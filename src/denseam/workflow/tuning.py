@@ -66,7 +66,9 @@ class TunedSet:
     swept_at
         The values of the axes besides η0 at which η0 was swept.
     sizes, lengths
-        What was measured around the best set of every size, and of every length at the smallest size.
+        What was measured around the best set of every size, and of every length at the size of the search.
+    base
+        The size of the search.
     """
 
     space: Space
@@ -74,6 +76,7 @@ class TunedSet:
     swept_at: Mapping[str, float]
     sizes: Mapping[int, Star]
     lengths: Mapping[int, Star]
+    base: int
 
     @property
     def values(self) -> dict[str, float]:
@@ -317,12 +320,13 @@ def _tuned(search: Search, space: Space, trials: int) -> Tuned:
     """Search, and return the result."""
     began = time.perf_counter()
     wanted, terms = search.goal, search.terms
-    search.extra = extra_runs(len(space.axes), terms.seeds, trials)
+    search.extra = extra_runs(len(space.axes), terms.seeds)
+    several = Together(search, space, trials)
+    several.settle()
     first = wanted.ladder[0]
     if not wanted.given:
         first = first_size(wanted, terms.seeds, terms.below, search.extra)
-    several = Together(search, space, trials)
-    grid = several.settle(first, search.scout(first))
+    grid = search.scout(first)
     for scale in wanted.ladder if wanted.given else (first,):
         search.measure(scale, grid, terms.seeds)
     search.climb()
@@ -378,7 +382,8 @@ def _whole(several: Together) -> TunedSet:
         forecast=several.forecast(),
         swept_at=dict(several.search.constants),
         sizes=several.sizes,
-        lengths=several.lengths,
+        lengths=several.lengths if len(several.lengths) > 1 else {},
+        base=several.base,
     )
 
 

@@ -160,7 +160,12 @@ def test_every_parameter_is_described():
 
 def test_what_existed_first_is_always_in_the_key():
     """A field that is in no key, or only where it is set, was added with that decision."""
-    assert {name for name, p in AXES.items() if p.key is not InKey.ALWAYS} == {"decay"}
+    assert {name for name, p in AXES.items() if p.key is not InKey.ALWAYS} == {
+        "decay",
+        "decay_time",
+        "warmup",
+        "cooldown",
+    }
     always = {name for name, p in parameters(Description).items() if p.key is InKey.ALWAYS}
     assert always == {"optimizer", "epochs", "centred", "bias_init", "precision"}
     assert {name for name, p in parameters(Description).items() if p.key is InKey.IF_SET} == {
@@ -188,6 +193,7 @@ STUDIES = [
         "parameterization": "eta_W=max(K, N)^1/2*N^-1/2",
     },
     {"optimizer": "sgd", "momentum": 0.9, "nesterov": True},
+    {"optimizer": "adamw", "schedule": "wsd", "warmup": [0, 0.1], "cooldown": 0.3, "decay_time": [1, 2, 4]},
     {"regime": "memories-only", "features": 8, "samples": 16, "batch": 4, "parameterization": "s2=K^-1/2"},
     {"kappa": 1.5, "rho": 3, "beta": 0.25, "precision": "float64", "data": "anisotropic"},
     {"activation": "identity", "centred": True, "noise": [0.25, 0.5], "epsilon": 1e-6},
@@ -243,6 +249,16 @@ BAD = [
     ("precision", "f8", "f8", "precision must be 'float32', 'tf32', 'bf16' or 'float64', got 'f8'"),
     ("bias_init", "one", "one", "bias_init must be 'zero' or 'normal', got 'one'"),
     ("activation", "gelu", "gelu", "activation must be "),
+    ("schedule", "cosin", "cosin", "schedule must be 'constant', 'cosine', 'linear' or 'wsd', or a function"),
+    ("warmup", "1.5", 1.5, "warmup must be at least 0 and at most 1, got 1.5"),
+    ("decay_time", "0", 0, "decay_time must be above 0 and finite, got 0.0"),
+    (
+        "decay_time",
+        "1",
+        1,
+        "decay_time belongs to the optimizer 'sgd', 'adamw', 'lion', 'sign' or 'muon', got",
+    ),
+    ("cooldown", "0.1", 0.1, "cooldown belongs to the schedule 'wsd', got 'constant'"),
 ]
 
 

@@ -49,6 +49,9 @@ def alone(study, spec):
     data = study.source().samples(spec.shape, spec.seed, np.float32)
     v = spec.values
     options = {axis: v[axis] for axis in OPTIMIZERS[study.optimizer].defaults}
+    if v["decay_time"] is not None:
+        options["decay"] = scales.decay(v["decay_time"], study.steps(spec.shape))
+    options["schedule"] = dam.Timetable(study.schedule, study.steps(spec.shape), v["warmup"], v["cooldown"])
     if study.nesterov is not None:
         options["nesterov"] = study.nesterov
     optimizer = getattr(dam, study.optimizer)(scales, **options)
@@ -76,6 +79,10 @@ CASES = {
     "lion": replace(ONE, optimizer="lion", axes={"beta2": (0.9, 0.99)}),
     "sign": replace(ONE, optimizer="sign", axes={"momentum": (0.5, 0.9)}),
     "muon": replace(ONE, optimizer="muon", axes={"decay": (0.3, 1.0), "beta1": (0.5, 0.9)}),
+    "warm-ups": replace(ONE, axes={"warmup": (0.0, 0.1, 0.5)}),
+    "cosine": replace(ONE, optimizer="adamw", schedule="cosine", axes={"decay_time": (0.3, 3.0)}),
+    "wsd": replace(ONE, schedule="wsd", axes={"cooldown": (0.1, 0.5), "decay_time": (1.0,)}),
+    "a schedule of its own": replace(ONE, schedule=dam.Schedule("late", "", lambda t: float(t > 0.5))),
     "memories-only": replace(ONE, regime=dam.MemoriesOnly(10, 30, 7), scales=(20,)),
     "anisotropic": replace(ONE, data="anisotropic"),
     "standard": replace(ONE, optimizer="adam", parameterization="standard"),
@@ -99,9 +106,12 @@ def test_the_engine_trains_as_the_plain_loop_does(case):
 
 def test_both_layouts_give_the_same(monkeypatch):
     """The layout of a GPU, run on the CPU: models and seeds as one array."""
-    one_by_one = outcomes(STUDY)
+    study = replace(
+        STUDY, axes={"warmup": (0.0, 0.4), "decay_time": (1.0,)}, schedule="cosine", eta0=(0.003, 0.1)
+    )
+    one_by_one = outcomes(STUDY) | outcomes(study)
     monkeypatch.setattr(engine, "platform_of", lambda device: "gpu")
-    together = outcomes(STUDY)
+    together = outcomes(STUDY) | outcomes(study)
     assert set(one_by_one) == set(together)
     for key, a in one_by_one.items():
         b = together[key]

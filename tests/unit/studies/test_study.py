@@ -6,9 +6,10 @@ import pytest
 
 import denseam as dam
 from denseam.errors import InputError
+from denseam.rules import schedules
 from denseam.rules.fields import grid_values, logspace
 from denseam.studies.description import AXES
-from denseam.studies.documents import from_document, from_file
+from denseam.studies.documents import from_document, from_file, to_document
 from denseam.studies.study import Study
 
 BASE = Study("relu", "sgd", (16, 32), (0.01, 0.1), seeds=2, epochs=2)
@@ -36,6 +37,7 @@ CHANGES = {
     "bias_init": {"bias_init": "normal"},
     "parameterization": {"parameterization": "standard"},
     "precision": {"precision": "float64"},
+    "schedule": {"schedule": "cosine"},
     "axis": {"axes": {"s1_0": (0.9,)}},
     "seeds": {"seeds": (5, 6)},
     "eta0": {"eta0": (0.02, 0.2)},
@@ -112,6 +114,18 @@ def test_a_file_holds_common_keys_and_tables(tmp_path):
         ),
         (lambda: replace(BASE, nesterov=True), ["nesterov needs a momentum above 0"]),
         (lambda: replace(BASE, nesterov=1), ["nesterov must be true or false"]),
+        (
+            lambda: replace(BASE, schedule="wsd", axes={"warmup": (0.0, 0.9), "decay_time": (0.001, 1)}),
+            ["warmup and cooldown must be at most 1 together", "decay_time must be at least", "shorter"],
+        ),
+        (
+            lambda: replace(BASE, axes={"decay": (0.1,), "decay_time": (1.0,)}),
+            ["decay and decay_time are two units of the same number"],
+        ),
+        (
+            lambda: replace(BASE, schedule=dam.Schedule("nothing", "0", lambda t: 0.0)),
+            ["schedule nothing starts at zero and never rises"],
+        ),
         (lambda: replace(BASE, axes={"beta": (2.0,)}), ["softmax_beta belongs to the activation 'softmax'"]),
         (lambda: replace(BASE, axes={"momentum": (1.0,)}), ["momentum must be at least 0 and below 1"]),
         (lambda: replace(BASE, data="nowhere.npy"), ["data must be 'isotropic'"]),
@@ -160,6 +174,51 @@ def test_what_an_optimizer_does_by_default_is_not_in_the_key():
     assert muon.grid["momentum"] == (0.95,)
     assert replace(muon, optimizer="lion").grid["beta2"] == (0.99,)
     assert replace(muon, nesterov=False, name="").name.endswith("-heavy-ball")
+
+
+def test_schedules_and_decay_times_change_keys_exactly_where_they_change_results():
+    keys = [run.key for run in BASE.runs()]
+    for same in ({"schedule": "constant"}, {"axes": {"warmup": (0.0,)}}):
+        assert [run.key for run in replace(BASE, **same).runs()] == keys
+    slow = dam.Schedule("mine", "t", lambda t: t)
+    # The same at the fractions by which a study recognises a function, but not at all steps.
+    fast = dam.Schedule("mine", "t", lambda t: t if round(t * 2000) % 2 else 1 - t)
+    changed = [
+        {"schedule": "cosine"}, {"schedule": "linear"}, {"schedule": "wsd"},
+        {"schedule": "wsd", "axes": {"cooldown": (0.5,)}}, {"axes": {"warmup": (0.1,)}},
+        {"axes": {"decay_time": (2.0,)}}, {"axes": {"decay_time": (3.0,)}},
+        {"schedule": slow}, {"schedule": fast},
+    ]  # fmt: skip
+    every = [run.key for change in changed for run in replace(BASE, **change, name="").runs()] + keys
+    assert len(set(every)) == len(every)
+    again = dam.Schedule("mine", "t", lambda t: 1.0 * t)
+    assert [r.key for r in replace(BASE, schedule=again).runs()] == [
+        r.key for r in replace(BASE, schedule=slow).runs()
+    ]
+    assert len({replace(BASE, **change, name="").id for change in changed}) == 5  # axes are not in the id
+
+
+def test_a_schedule_of_ones_own_is_written_by_its_name_and_needs_to_be_registered(monkeypatch):
+    monkeypatch.setattr(schedules, "_REGISTERED", {})
+    mine = dam.register_schedule(lambda t: 1 - t * t, name="mine")
+    study = replace(BASE, schedule=mine, name="")
+    assert study.name.endswith("-mine")
+    document = to_document(study)
+    assert document["schedule"] == "mine"
+    assert [r.key for r in from_document(document).runs()] == [r.key for r in study.runs()]
+    schedules._REGISTERED.clear()
+    with pytest.raises(InputError, match=r"schedule must be .*register_schedule, got 'mine'"):
+        from_document(document)
+
+
+def test_a_decay_time_takes_the_place_of_the_decay():
+    study = replace(BASE, optimizer="adamw", axes={"decay_time": (1.0, 2.0)}, name="")
+    assert study.decays
+    assert {(r.values["decay"], r.values["decay_time"]) for r in study.runs()} == {(None, 1.0), (None, 2.0)}
+    assert replace(BASE, optimizer="adamw", name="").runs()[0].values["decay"] == 1e-4
+    assert BASE.runs()[0].values["decay_time"] is None
+    with pytest.raises(InputError, match="probe dW1"):
+        replace(BASE, axes={"decay_time": (1.0,)}, probes=("dW1",))
 
 
 def test_a_factor_on_a_decay_that_no_run_has_is_not_in_the_key():

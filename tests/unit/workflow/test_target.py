@@ -26,6 +26,11 @@ CASES = {
     "softmax-adam": Recipe(
         Study("softmax", "adam", (16,), (1.0,), seeds=1, epochs=5), 0.05, {"beta": 2.0, "s2_0": 0.5}
     ),
+    "scheduled": Recipe(
+        replace(SGD, optimizer="adamw", schedule="cosine", axes={"warmup": (0.3,)}, name=""),
+        0.05,
+        {"decay_time": 2.0},
+    ),
     "relu-adam-float64": Recipe(
         Study("relu", "adam", (16,), (1.0,), seeds=1, epochs=5, precision="float64", data="anisotropic"), 0.03
     ),
@@ -83,7 +88,7 @@ class StopAt(Progress):
             raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("case", ["relu-sgd", "softmax-adam"])
+@pytest.mark.parametrize("case", ["relu-sgd", "softmax-adam", "scheduled"])
 def test_an_interrupted_training_ends_with_the_same_model(case, tmp_path, monkeypatch):
     monkeypatch.setattr(target, "SEGMENT_BYTES", 3 * 8 * 16 * 4)  # three steps at once, of ten in an epoch
     recipe = CASES[case]
