@@ -88,10 +88,10 @@ def advise(
         return known
     if not learned:
         return Advice(Remedy.LEARN_MORE)
-    if moving:
-        return Advice(Remedy.LEAVE_AXES, names=moving)
     if goal.tune_epochs is not None:
         return Advice(Remedy.TUNE_LONGER)
+    if moving:
+        return Advice(Remedy.LEAVE_AXES, names=moving)
     if offer is not None:
         scale, budget = offer
         return Advice(Remedy.MORE_BUDGET, letter=goal.letter, scale=scale, budget=budget)

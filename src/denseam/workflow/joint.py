@@ -16,6 +16,7 @@ is known.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -78,7 +79,7 @@ class Descent:
         self, losses: Losses, low: Point, high: Point, *, own: int | None = None, seed: int = 0
     ) -> None:
         self.losses, self.low, self.high, self.own = losses, np.array(low), np.array(high), own
-        self.rng, self.seed = np.random.default_rng(seed), seed
+        self.rng = np.random.default_rng(seed)
         self.seen: dict[Point, float] = {}
         self.region = np.maximum(FIRST_REGION * (self.high - self.low), LAST_REGION)
 
@@ -118,9 +119,8 @@ class Descent:
 
     def survey(self, start: Sequence[Point], count: int) -> None:
         """Try the points to start from, and others spread over the box."""
-        spread = qmc.Sobol(len(self.low), rng=np.random.default_rng(self.seed)).random_base2(
-            int(np.ceil(np.log2(count)))
-        )
+        plain = qmc.Sobol(len(self.low), scramble=False).random_base2(math.ceil(math.log2(count)))
+        spread = (plain + self.rng.random(len(self.low))) % 1  # by the seed: shifted at random
         points = self.low + spread[:count] * (self.high - self.low)
         self.try_points([*start, *map(self.lattice, points)])
         if not np.isfinite(self.seen[self.best]):
