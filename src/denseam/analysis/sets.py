@@ -11,8 +11,8 @@ b the slope of z_i and Δ its last step per doubling, the forecast is
 
 with v ℓ the shift of η0 with the edge of stability, and a the *law of length*: how far the best set moves for
 each doubling of the epochs, measured at one small size. On a log scale this is a power, value ∝
-(E_T / E_0)^(a / log10 2). a is shrunk by the share of its size that the scatter of its seeds explains, so
-that a law that is only noise is not applied. The risk is
+(E_T / E_0)^(a / log10 2). Of each axis a and b are shrunk by the share that the scatter of their seeds
+explains, to a (1 - V/a²) or to 0, so that a move that is only noise is not applied. The risk is
 
     u = g² (r + ½ τ² tr H) + ½ tr(H S) / k + ½ ¼ (g² ΔᵀHΔ + ℓ² H_00 + L² aᵀHa) + ½ L² tr(H V),
 
@@ -57,6 +57,13 @@ FARTHEST = 2.0
 AT_BOUND = 1e-3
 #: The share of the drift of an axis besides η0 that is continued: that of an unknown setting.
 DRIFT_SHARE = 0.5
+
+
+def shrunk(values: Array, variances: Array) -> Array:
+    """Return v (1 - V/v²), or 0 where the variance V is larger than v²."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = np.nan_to_num(1 - variances / values**2, nan=0.0, posinf=0.0, neginf=0.0)
+    return np.asarray(values * np.clip(share, 0, 1))
 
 
 def correlations(hessian: Array) -> Array:
@@ -142,22 +149,19 @@ class Law:
 
     Attributes
     ----------
-    slope, variance
-        a, after shrinking, and V.
-    shrunk
-        The factor by which the measured slope was multiplied.
+    measured_slope, variance
+        a as it was measured, and V.
     measured, wanted
         Doublings of the epochs up to the longest training, and up to that of the target.
     """
 
-    slope: Array
+    measured_slope: Array
     variance: Array
-    shrunk: float
     measured: float
     wanted: float
 
     @classmethod
-    def of(cls, lengths: Mapping[int, Star], epochs: int, hessian: Array) -> Law:
+    def of(cls, lengths: Mapping[int, Star], epochs: int) -> Law:
         """Return the law from stars at several lengths, for a target of so many epochs."""
         ordered = sorted(lengths)
         doublings = np.log2(np.array(ordered) / ordered[0])
@@ -170,11 +174,12 @@ class Law:
         if len(ordered) > 2:
             misfit = (residuals**2).sum(axis=0) / (len(ordered) - 2) / (dx @ dx)
             variance = variance + np.diag(misfit)
-        size = float(mean @ hessian @ mean)
-        noise = float(np.trace(hessian @ variance))
-        shrunk = max(0.0, 1.0 - noise / size) if size > 0 else 0.0
-        wanted = math.log2(epochs / ordered[0])
-        return cls(shrunk * mean, variance, shrunk, float(doublings[-1]), wanted)
+        return cls(mean, variance, float(doublings[-1]), math.log2(epochs / ordered[0]))
+
+    @property
+    def slope(self) -> Array:
+        """a, shrunk by what is noise."""
+        return shrunk(self.measured_slope, np.diag(self.variance))
 
     @property
     def shift(self) -> Array:
@@ -194,8 +199,9 @@ class SweptSet:
         Size × axis: the best set of each size; η0 is the first axis.
     seeds
         The number of seeds at the largest size.
-    covariance
-        S, pooled over the sizes with several seeds.
+    covariance, scatter
+        S, pooled over the sizes with several seeds; and of each size and axis the variance of the best value,
+        by its own seeds if they scatter more.
     hessian
         H at the largest size.
     at_edge
@@ -210,6 +216,7 @@ class SweptSet:
     z: Array
     seeds: int
     covariance: Array
+    scatter: Array
     hessian: Array
     at_edge: bool = False
     law: Law | None = None
@@ -231,12 +238,14 @@ class SweptSet:
         freedom = sum(len(offsets) - 1 for offsets in several)
         squares = sum((offsets.T @ offsets for offsets in several), np.zeros_like(largest.hessian))
         covariance = squares / freedom if freedom else np.full_like(largest.hessian, np.inf)
-        law = Law.of(lengths, epochs, largest.hessian) if len(lengths) > 1 else None
+        scatter = [_scatter(sizes[scale].optima, np.diag(covariance)) for scale in ordered]
+        law = Law.of(lengths, epochs) if len(lengths) > 1 else None
         return cls(
             doublings=tuple(math.log2(scale / target) for scale in ordered),
             z=np.array([sizes[scale].optimum for scale in ordered]),
             seeds=len(largest.optima),
             covariance=covariance,
+            scatter=np.array(scatter),
             hessian=largest.hessian,
             at_edge=largest.rough,
             law=law,
@@ -287,6 +296,12 @@ class SweptSet:
         return np.asarray(0.5 * np.diag(H @ expected))
 
 
+def _scatter(optima: Array, usual: Array) -> Array:
+    """Return the variance of the mean of optima (seed × axis), at least by the usual variance of a seed."""
+    own = np.var(optima, axis=0, ddof=1) if len(optima) > 1 else usual
+    return np.asarray(np.maximum(own, usual) / len(optima))
+
+
 @dataclasses.dataclass(frozen=True)
 class AxisForecast:
     """One axis of a set, from the smallest size to the target; all numbers are coordinates.
@@ -299,7 +314,7 @@ class AxisForecast:
         Its value at the target, and half of the interval in which the best one is expected there: where the
         axis alone costs the bound.
     law
-        How far it moves for each doubling of the epochs, and the standard error; None if not measured.
+        How far it moves for each doubling of the epochs, as measured, and the standard error; or None.
     left
         What it would cost to leave it at the best value of the smallest size, alone.
     risk
@@ -361,7 +376,7 @@ def forecast_set(
             by_epochs={e: float(star.optimum[i]) for e, star in sorted(lengths.items())},
             x=float(z[i]),
             half=float(half[i]),
-            law=None if law is None else (float(law.slope[i]), math.sqrt(law.variance[i, i])),
+            law=None if law is None else (float(law.measured_slope[i]), math.sqrt(law.variance[i, i])),
             left=math.expm1(min(0.5 * c[i] * float(z[i] - swept.z[0, i]) ** 2, 700.0)),
             risk=float(risks[i]),
             at_bound=bool(any(abs(largest.optimum[i] - end[i]) < AT_BOUND for end in ends)),
