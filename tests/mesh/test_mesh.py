@@ -70,6 +70,14 @@ def test_muon_too(tmp_path):
         np.testing.assert_allclose(shared.loss, alone.loss, rtol=1e-4)
 
 
+def test_schedules_and_decay_times_too(tmp_path):
+    asked = recipe("relu", "adamw", schedule="wsd", axes={"warmup": (0.2,), "decay_time": (1.0,)})
+    alone = train_target(asked, tmp_path / "alone")
+    for mesh in MESHES:
+        shared = train_target(asked, tmp_path / mesh, mesh=mesh)
+        assert apart(alone, shared) < 1e-5, mesh
+
+
 def test_the_other_regime_and_uncentred_models_too(tmp_path):
     for n, changes in enumerate(
         ({"centred": False}, {"regime": MemoriesOnly(12, 80, 8), "scales": (64,), "epochs": 10})

@@ -12,8 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from denseam.analysis.causes import Side
 from denseam.analysis.profiles import Profile
 from denseam.analysis.statistics import Interval, mean_interval, slope, slope_error
+from denseam.studies.description import AXES
 from denseam.studies.records import Row, loss_at
 
 Array = np.ndarray[Any, Any]
@@ -26,6 +28,8 @@ class Grid:
 
     Attributes
     ----------
+    values
+        Those of the axis, from the most cautious to the boldest: a decay time is bolder the shorter it is.
     x, doublings
         The coordinates of the values and of the scales.
     complete
@@ -37,7 +41,8 @@ class Grid:
     def __init__(self, rows: Sequence[Row], axis: str, epoch: int | None = None) -> None:
         self.axis = axis
         self.scales = sorted({row["scale"] for row in rows})
-        self.values = sorted({row[axis] for row in rows})
+        self.sign = -1 if axis in AXES and AXES[axis].bold_below else 1
+        self.values = sorted({row[axis] for row in rows}, key=lambda value: self.sign * value)
         self.seeds = sorted({row["seed"] for row in rows})
         self.losses = np.full((len(self.scales), len(self.values), len(self.seeds)), np.nan)
         self.keys = np.full(self.losses.shape, "", dtype=object)
@@ -48,15 +53,27 @@ class Grid:
             diverged = epoch is None and row["status"] == "diverged"
             self.losses[place] = loss if math.isfinite(loss) and not diverged else math.inf
             self.keys[place] = row["key"]
-        self.log = self.values[0] > 0
-        self.x = np.log10(self.values) if self.log else np.array(self.values, float)
+        self.log = min(self.values) > 0
+        self.x = self.sign * (np.log10(self.values) if self.log else np.array(self.values, float))
         self.doublings = np.log2(self.scales)
         self.complete = ~np.isnan(self.losses).any(axis=1)
         self.counts = self.complete.sum(axis=1).tolist()
 
     def value(self, x: float) -> float:
         """Return the value at a coordinate."""
-        return float(10**x) if self.log else float(x)
+        return float(10 ** (self.sign * x)) if self.log else float(self.sign * x)
+
+    def side(self, end: Side) -> Side:
+        """Return the end of the grid, by its values, that is an end of the coordinates."""
+        return end if self.sign > 0 else "high" if end == "low" else "low"
+
+    def in_values(
+        self, drift: float | None, interval: Interval | None
+    ) -> tuple[float | None, Interval | None]:
+        """Return a drift of coordinates as one of values."""
+        if self.sign > 0 or drift is None:
+            return drift, interval
+        return -drift, None if interval is None else (-interval[1], -interval[0])
 
     def per_scale(self, values: Sequence[Any]) -> dict[int, Any]:
         """Return scale → its value."""
@@ -83,8 +100,8 @@ class Grid:
         return self.by_seed([below[i] for i in first])
 
     def edge_values(self) -> dict[int, float | None]:
-        """Return scale → the largest value up to which no seed diverged; None if none ever did."""
-        below = [0.0, *map(float, self.values)]
+        """Return scale → the boldest value up to which no seed diverged; None if none ever did."""
+        below = [0.0 if self.sign > 0 else math.inf, *map(float, self.values)]
         diverged = [np.isinf(profile.mean) for profile in self.profiles]
         return self.per_scale([below[int(np.argmax(d))] if d.any() else None for d in diverged])
 

@@ -77,8 +77,10 @@ def runs_missing(grid: Grid) -> Decision:
 
 def base_diverged(grid: Grid) -> Decision:
     """Return the decision on a study whose smallest scale has no optimum."""
-    lower = Next(Action.LOWER_GRID, axis=grid.axis, side="low", value=grid.values[0])
-    return Decision(Cause.BASE_DIVERGED, {"scale": grid.scales[0]}, lower)
+    side = grid.side("low")
+    action = Action.LOWER_GRID if side == "low" else Action.EXTEND_GRID
+    cautious = Next(action, axis=grid.axis, side=side, value=grid.values[0])
+    return Decision(Cause.BASE_DIVERGED, {"scale": grid.scales[0]}, cautious)
 
 
 def holds(costs: Sequence[Cost], tolerance: float) -> bool:
@@ -162,7 +164,7 @@ def _at_end(case: Case, i: int) -> Decision | None:
     if end is None:
         return None
     last = grid.values[0] if end == "low" else grid.values[-1]
-    wider = Next(Action.EXTEND_GRID, axis=grid.axis, side=end, value=last)
+    wider = Next(Action.EXTEND_GRID, axis=grid.axis, side=grid.side(end), value=last)
     return Decision(Cause.OPTIMUM_AT_END, {"scale": grid.scales[i]}, wider)
 
 

@@ -262,7 +262,7 @@ def _on_grid(grid: Grid) -> Measured:
     seeds = [profile.optima for profile in grid.profiles]
     drift, drift_ci = None, None
     if all(np.isfinite(x).all() for x in seeds):
-        drift, drift_ci = grid.drift(grid.by_seed(seeds))
+        drift, drift_ci = grid.in_values(*grid.drift(grid.by_seed(seeds)))
     edge_drift, edge_drift_ci = grid.drift(grid.edges(), resolution=True)
     return Measured(
         optimum=_optimum(grid),

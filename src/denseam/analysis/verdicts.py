@@ -25,7 +25,8 @@ class Measured:
     optima
         Per scale, the optimum of each seed.
     drift, edge_drift
-        Decades per doubling of the scale, with 95 % intervals.
+        Decades per doubling of the scale, with 95 % intervals; that of the edge is positive towards bolder
+        values.
     regret
         Per scale, of the smallest scale's optimum, with 95 % intervals; infinite where a value beside it
         diverged.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 import warnings
 from collections.abc import Mapping
@@ -100,9 +99,9 @@ def prescribe(
         "rule": {name: str(getattr(rule, name)) for name in names} | facts,
     }
     if decay is not None:
-        time = scales.decay_time(decay, steps) if steps is not None else math.inf
-        document |= {"decay": decay, "decay_W": decay * scales.decay_W}
-        document["decay_time"] = time if math.isfinite(time) else None
+        document |= {"decay": decay, "decay_W": decay * scales.decay_W, "decay_time": None}
+        if steps is not None and decay:
+            document["decay_time"] = course.get("decay_time", scales.decay_time(decay, steps))
     if timetable is not None:
         document |= {"schedule": timetable.row.name, "factors": timetable.factors()}
     control = standard(activation, optimizer, regime)
@@ -127,7 +126,7 @@ def _check_course(course: Mapping[str, Any], optimizer: str, steps: int | None) 
     elif not problems:
         with collecting(problems):
             _timetable(course, steps)
-        if "decay_time" in course:
+        if "decay_time" in course and not problems:
             problems += decay_time_problems(course["decay_time"], steps)
     refuse(problems)
 

@@ -6,6 +6,7 @@ import math
 
 from denseam.paper.claims import All, claim
 from denseam.paper.curves import Grows, GrowsLess
+from denseam.paper.decays import Bearable
 from denseam.paper.experiments import ADAM_INSIDE, MEMORIES, POWERS, POWERS_ADAM, RELU_ADAM, RELU_SGD
 from denseam.paper.figure import Figure, Horizon, Optimum, Probe, Sweep
 from denseam.paper.rates import (
@@ -96,7 +97,33 @@ MUON_MEMORIES = MUON.but("Muon, only K", regime="memories-only", eta0=(-2.75, -0
 MUON_PLAIN = MUON_MEMORIES.but("Muon, only K, η_W = η₀", parameterization="eta_W=1", eta0=(-1, 1.75))
 LION_MEMORIES = MUON_MEMORIES.but("Lion, only K", optimizer="lion")
 
+# At these rates a time of 0.05 is at least a step in the shortest training, and nothing is under-trained.
+TIMES = "0.05:5:9"
+DECAY_ADAMW = RELU_ADAM.but(
+    "AdamW, held out", optimizer="adamw", eta0=0.01, decay_time=TIMES, by="heldout", reach=0, pinned=TRAINED
+)
+DECAY_SGD = RELU_SGD.but("SGD", eta0=0.02, decay_time=TIMES, reach=0, pinned=TRAINED)
+DECAY_UNSCALED = RELU_SGD.but(
+    "SGD, λ_W = λ₀", eta0=0.02, decay="1e-6:0.1:21", parameterization="decay_W=1", reach=0, pinned=TRAINED
+)
+
 OWN: tuple[Figure, ...] = (
+    Figure(
+        name="decay",
+        title="ReLU: the time of decay over that of training (AdamW η₀ = 0.01, SGD η₀ = 0.02)",
+        rows=((Sweep(DECAY_ADAMW), Sweep(DECAY_SGD), Sweep(DECAY_UNSCALED)),),
+        claims=(
+            claim("AdamW: the best decay time is the same at all sizes.", Transfers(DECAY_ADAMW)),
+            claim("SGD: that of one size is good at all.", Transfers(DECAY_SGD)),
+            claim("SGD: the decay time that costs 10 % is the same.", Bearable(DECAY_SGD, 0.0)),
+            claim(
+                "With a λ that ignores K it is not: λ falls as 1/K.", Bearable(DECAY_UNSCALED, -math.log10(2))
+            ),
+            claim("Such a λ does not transfer.", DoesNotTransfer(DECAY_UNSCALED)),
+        ),
+        remark="Under SGD hardly any decay is better than none, so what is compared is the decay that does "
+        "harm. The control is swept in λ₀, since a time has the power of K in it already.",
+    ),
     Figure(
         name="optimizers",
         title="ReLU: the rules of further optimizers",

@@ -247,7 +247,7 @@ def diverged_seeds(results: Results, setting: Setting, v: Verdict) -> set[tuple[
     return {
         (row["scale"], row["seed"])
         for row in results.rows(setting)
-        if row["status"] == "diverged" and row["eta0"] <= rate * (1 + 1e-9) and row["scale"] in v.optimum
+        if row["status"] == "diverged" and row[v.axis] <= rate * (1 + 1e-9) and row["scale"] in v.optimum
     }
 
 

@@ -164,8 +164,9 @@ class Parameter:
     #: The allowed names.
     choices: tuple[str, ...] = ()
     unit: str = ""
-    #: Whether it can be swept.
+    #: Whether it can be swept, and whether its smaller values are the bolder ones, which may diverge.
     swept: bool = False
+    bold_below: bool = False
     #: The field, and the values of that field of which this one requires one, as in ('optimizer', 'sgd').
     belongs: tuple[str, ...] | None = None
     key: InKey = InKey.IF_SET

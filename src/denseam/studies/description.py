@@ -98,7 +98,7 @@ class Hyperparameters:
     decay_time: float | None = _axis(
         Part.TRAINING, "Time of the decay of W: 1/(η_W λ_W) over the steps of training; instead of decay.",
         None, open_low=True, unit="the training", default_text="from decay",
-        belongs=("optimizer", *having("decay")), span=Span(0.1, 100),
+        belongs=("optimizer", *having("decay")), bold_below=True, span=Span(0.1, 100),
     )  # fmt: skip
     warmup: float = _axis(
         Part.TRAINING, "Share of training in which the learning rate rises from 0.", 0.0,

@@ -243,6 +243,37 @@ def test_other_axes_are_judged_alike():
     assert judged.to_json()["optimum_s2_0"]["32"] == pytest.approx(10**-1.5)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"drift": 0.1}, {"drift": 0.4}, {"edge": 0.02}, {"edge_drift": -0.25}, {"edge": 1e-9},
+     {"grid": GRID[:5]}, {"grid": GRID[8:]}],
+    ids=str,
+)  # fmt: skip
+def test_the_verdict_on_a_time_is_that_on_its_rate(options):
+    """The short times are the bold ones: all is mirrored, and a divergence below the best is no failure."""
+    (rate,) = verdict(synthetic(axis="s2_0", **options), target=4096)
+    mirrored = [
+        row | {"swept": "decay_time", "decay_time": 1 / row["s2_0"], "s2_0": 1.0}
+        for row in synthetic(axis="s2_0", **options)
+    ]
+    (time,) = verdict(Records(mirrored), target=4096)
+    assert (time.status, time.cause, time.base) == (rate.status, rate.cause, rate.base)
+    assert time.regret == pytest.approx(rate.regret)
+    assert time.regret_at_target == pytest.approx(rate.regret_at_target)
+    for of_time, of_rate in ((time.optimum, rate.optimum), (time.edge, rate.edge)):
+        for scale, value in of_rate.items():
+            expected = math.inf if value == 0 else None if value is None else pytest.approx(1 / value)
+            assert of_time[scale] == expected
+    if rate.drift is not None:
+        assert time.drift == pytest.approx(-rate.drift)
+        assert time.drift_ci == pytest.approx((-rate.drift_ci[1], -rate.drift_ci[0]))
+    if rate.next is not None and rate.next.side is not None:
+        assert {time.next.side, rate.next.side} == {"low", "high"}
+        assert time.next.value == pytest.approx(1 / rate.next.value)
+        assert "Lower" not in time.next_step
+    json.dumps(time.to_json(), allow_nan=False)
+
+
 def test_bad_questions_are_refused_together():
     with pytest.raises(InputError) as refused:
         verdict(synthetic(), axis="colour", tolerance=0.0, target=16)

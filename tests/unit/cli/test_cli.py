@@ -40,9 +40,65 @@ def test_prescribe_prints_a_table_for_people():
         assert part in found.stdout
 
 
+def test_prescribe_prints_the_decay_in_both_units_and_the_schedule(inside):
+    options = ("--steps", 50, "--schedule", "cosine", "--warmup", 0.1)
+    by_time = prescribe(inside, "proportional", "relu", "sgd", *options, "--decay-time", 2)
+    by_decay = prescribe(inside, "proportional", "relu", "sgd", *options, "--decay", 0.1)
+    assert by_time.stdout == by_decay.stdout
+    assert "λ0 = 0.1, λ_W = 0.000390625; " in by_time.stdout
+    assert "a time of 100 steps; decay_time = 2 of the training" in by_time.stdout
+    assert "schedule: cosine, 50 steps" in by_time.stdout
+    document = json.loads(
+        prescribe(inside, "proportional", "relu", "sgd", *options, "--decay-time", 2, "--json").stdout
+    )
+    assert (document["decay"], document["decay_time"], document["schedule"]) == (
+        pytest.approx(0.1),
+        2.0,
+        "cosine",
+    )
+    assert document["factors"] == denseam.Timetable("cosine", 50, 0.1).factors()
+    plain = json.loads(prescribe(inside, "proportional", "relu", "adamw", "--json").stdout)
+    assert (plain["decay"], plain["decay_time"]) == (1e-4, None)
+    assert "factors" not in plain
+
+
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [
+        (
+            "prescribe --activation relu --optimizer adam --features 2 --memories 2 --decay 1 --schedule cosin",
+            ["decay belongs to the optimizer 'sgd'", "schedule needs steps"],
+        ),
+        (
+            "prescribe --activation relu --optimizer sgd --features 2 --memories 2 --steps 10 --warmup 2",
+            ["warmup must be at least 0 and at most 1, got 2"],
+        ),
+        (
+            "prescribe --activation relu --optimizer sgd --features 2 --memories 2 --steps 10 --schedule nope",
+            ["schedule must be 'constant'"],
+        ),
+        (
+            "prescribe --activation relu --optimizer sgd --features 2 --memories 2 --steps 10 --cooldown 0.1",
+            ["cooldown belongs to the schedule 'wsd', got 'constant'"],
+        ),
+        (
+            "prescribe --activation relu --optimizer sgd --features 2 --memories 2 --steps 0 --decay-time 1",
+            ["steps must be a whole number of at least 1, got 0"],
+        ),
+        (
+            "prescribe --activation relu --optimizer sgd --features 2 --memories 2 --steps 9 --decay-time 0.1",
+            ["decay_time must be at least 0.111, one of 9 steps"],
+        ),
+        (
+            "prescribe --activation relu --optimizer sgd --features 2 --memories 2 --decay 1 --decay-time 1",
+            ["decay and decay_time are two units", "decay_time needs steps"],
+        ),
+        (
+            "train isotropic --features 8 --eta0 0.1 --schedule wsd --warmup 0.9 --out x",
+            ["warmup and cooldown"],
+        ),
+        ("tune isotropic --features 64 --optimizer adam --decay-time 1 --out x", ["decay_time belongs to"]),
+        ("check --activation relu --optimizer sgd --decay-time 0.001", ["decay_time must be at least 0.05"]),
         (
             "prescribe --activation gelu --optimizer adagrad --regime wide --features 0 --memories -2 --eta0 -1",
             ["activation", "optimizer", "regime", "features", "memories", "eta0"],

@@ -7,7 +7,7 @@ import pytest
 
 import denseam.paper.gallery as gallery
 from denseam.errors import InputError
-from denseam.paper import curves, rates
+from denseam.paper import curves, decays, rates
 from denseam.paper.catalog import catalog, find
 from denseam.paper.claims import All, Claim, Measured, judge
 from denseam.paper.gallery import make_figures
@@ -172,6 +172,33 @@ def test_transfer_is_the_verdict():
     assert measure(rates.Transfers(SWEEP), moving).holds is False
     assert measure(rates.DoesNotTransfer(SWEEP), moving).holds is True
     assert measure(rates.DoesNotTransfer(SWEEP), made_up(SWEEP)).holds is False
+
+
+def decaying(setting, axis, harm):
+    """Records whose loss is flat up to a decay that costs 10 %, and then rises; that decay depends on the scale."""
+    rows = made_up(setting)
+    for row in rows:
+        stronger = (1 if axis == "decay" else -1) * math.log10(row[axis] / harm(row["scale"]))
+        row |= {"swept": axis, "final_mse": 0.2 * 1.1 ** (10**stronger)}
+    return rows
+
+
+@pytest.mark.parametrize(("axis", "grid"), [("decay", "1e-5:1e-1:17"), ("decay_time", "0.1:10:9")])
+def test_the_decay_that_does_harm_is_compared_between_sizes(axis, grid):
+    swept = SWEEP.but("decaying", eta0=0.01, **{axis: grid})
+    still = decaying(swept, axis, lambda n: 0.01 if axis == "decay" else 0.5)
+    found = measure(decays.Bearable(swept, 0.0), still)
+    assert found.holds is True
+    shown = re.match(rf"{axis} that costs 10 %: (\S+) at N = 8", found.text)
+    assert float(shown[1]) == pytest.approx(0.01 if axis == "decay" else 0.5, rel=0.05)
+    assert measure(decays.Bearable(swept, -math.log10(2)), still).holds is False
+    harm = (lambda n: 0.08 / n) if axis == "decay" else (lambda n: 0.25 * n / 8)
+    moving = decaying(swept, axis, harm)
+    expected = -math.log10(2) if axis == "decay" else math.log10(2)
+    assert measure(decays.Bearable(swept, expected), moving).holds is True
+    assert measure(decays.Bearable(swept, 0.0), moving).holds is False
+    harmless = decaying(swept, axis, lambda n: 10.0 if axis == "decay" else 1e-3)
+    assert measure(decays.Bearable(swept, 0.0), harmless).holds is None
 
 
 def test_a_falling_edge_leaves_transfer_open():
