@@ -165,11 +165,15 @@ class Together:
         return np.eye(1) if self.found is None else correlations(self.found.hessian)
 
     def _arm(self, i: int, centre: Point, reach: int) -> list[int]:
-        """Return the values along an axis through a centre; next to a limit, more on the other side."""
-        low, high = self._limits
+        """Return the values along an axis through a centre; next to a limit, more to the other side."""
         far = [centre[i] + j * self.spacing[i] for j in range(-2 * reach, 2 * reach + 1)]
-        inside = [k for k in far if low[i] <= k <= high[i]]
+        inside = {self._inside(i, k) for k in far}
         return sorted(sorted(inside, key=lambda k: abs(k - centre[i]))[: 2 * reach + 1])
+
+    def _inside(self, i: int, k: int) -> int:
+        """Return the value of an axis, or the limit that it is beyond."""
+        low, high = self._limits
+        return min(max(k, low[i]), high[i])
 
     def _star(
         self, centre: Point, scale: int, epochs: int, seeds: int, reach: int, eta0: Profile | None = None
@@ -201,11 +205,11 @@ class Together:
 
     def _widened(self, i: int, arm: list[int], profile: Profile) -> list[int] | None:
         """Return an arm with one value more where it is best at its end; None if that is its limit."""
-        low, high = self._limits
-        beyond = {"low": arm[0] - self.spacing[i], "high": arm[-1] + self.spacing[i]}.get(profile.end or "")
-        if beyond is None or not low[i] <= beyond <= high[i] or len(arm) >= LONGEST:
+        ends = {"low": arm[0] - self.spacing[i], "high": arm[-1] + self.spacing[i]}
+        if profile.end is None or len(arm) >= LONGEST:
             return None
-        return sorted([*arm, beyond])
+        beyond = self._inside(i, ends[profile.end])
+        return None if beyond in arm else sorted([*arm, beyond])
 
     def _followed(self, epochs: int, z: Array) -> Star:
         """Return the star around the best set at the size of the search, from where it is expected."""
