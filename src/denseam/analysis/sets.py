@@ -44,6 +44,7 @@ from denseam.analysis.forecast import (
     uncalibrated,
 )
 from denseam.analysis.profiles import Profile
+from denseam.analysis.quadratics import MISFIT, NOISE
 from denseam.analysis.sentences import axis_reason
 from denseam.rules.fields import Spacing, Span
 
@@ -51,8 +52,6 @@ Array = np.ndarray[Any, Any]
 
 #: Correlations of curvatures are taken so that no direction is flatter than this share of the axes'.
 LEAST_EIGENVALUE = 0.05
-#: An axis may move this many times as far as it would alone, because of the others.
-FARTHEST = 2.0
 #: A best value this near to a limit of its span is there.
 AT_BOUND = 1e-3
 #: The share of the drift of an axis besides η0 that is continued: that of an unknown setting.
@@ -92,8 +91,6 @@ class Star:
         The correlations of the curvatures of the axes.
     low, high
         The limits of the coordinates.
-    reach
-        How far the best value of an axis may lie from the centre if it is there along the axis alone.
     """
 
     centre: Array
@@ -101,14 +98,23 @@ class Star:
     correlations: Array
     low: Array
     high: Array
-    reach: Array
+
+    @functools.cached_property
+    def _parabolas(self) -> list[tuple[Array, float]]:
+        """For each axis the slope of each seed's log-loss at the centre, and the curvature of the mean.
+
+        η0 is swept widely and has a steep valley, whose minimum is interpolated; along the other axes seeds
+        scatter more, so that a parabola is fitted to all values.
+        """
+        rate, *others = self.profiles.values()
+        curvature = max(rate.curvature, FLATTEST)
+        slopes = -curvature * np.nan_to_num(rate.optima - self.centre[0])
+        return [(slopes, curvature), *(_parabola(p, x) for p, x in zip(others, self.centre[1:], strict=True))]
 
     @functools.cached_property
     def curvature(self) -> Array:
         """The second derivative along each axis; that of η0 is at least `FLATTEST`."""
-        seen = np.array([profile.curvature for profile in self.profiles.values()])
-        seen[0] = max(seen[0], FLATTEST)
-        return seen
+        return np.array([curvature for _, curvature in self._parabolas])
 
     @functools.cached_property
     def hessian(self) -> Array:
@@ -118,19 +124,19 @@ class Star:
 
     @functools.cached_property
     def optima(self) -> Array:
-        """Seed × axis: the best set of each seed.
+        """Seed × axis: the best set of each seed, by Newton's step from the centre.
 
-        Along axis i alone a seed is best at an offset o_i from the centre, so that the gradient there is
-        -H_ii o_i, and Newton's step is H⁻¹ (H_ii o_i)_i. An axis besides η0 that is flatter than `FLATTEST`
-        hardly moves: where nothing depends on it, its best value is noise.
+        An axis besides η0 that is flatter than `FLATTEST` hardly moves: where nothing depends on it, its best
+        value is noise. A step has a limit: a parabola says nothing far beyond the values it was fitted to.
         """
-        alone = np.column_stack([profile.optima for profile in self.profiles.values()]) - self.centre
-        alone = np.nan_to_num(alone)
+        slopes = np.column_stack([slope for slope, _ in self._parabolas])
         ridge = FLATTEST * np.eye(len(self.centre))
         ridge[0, 0] = 0.0
-        step = np.linalg.solve(self.hessian + ridge, (self.curvature * alone).T).T
-        most = np.maximum(self.reach, FARTHEST * np.abs(alone))
-        return np.asarray(np.clip(self.centre + np.clip(step, -most, most), self.low, self.high))
+        step = -np.linalg.solve(self.hessian + ridge, slopes.T).T
+        most = np.array(
+            [np.max(np.abs(p.x - x)) for p, x in zip(self.profiles.values(), self.centre, strict=True)]
+        )
+        return np.asarray(np.clip(self.centre + np.clip(step, np.negative(most), most), self.low, self.high))
 
     @property
     def optimum(self) -> Array:
@@ -141,6 +147,25 @@ class Star:
     def rough(self) -> bool:
         """Whether training diverged beside the best value of an axis."""
         return any(profile.rough for profile in self.profiles.values())
+
+
+def _parabola(profile: Profile, x: float) -> tuple[Array, float]:
+    """Return each seed's slope at x, and the curvature of the mean, of parabolas fitted to a profile.
+
+    Values high above the best one count little, as in `denseam.analysis.quadratics`; those at which a seed
+    diverged do not count. With fewer than three, slope and curvature are zero.
+    """
+    finite = np.isfinite(profile.mean)
+    if finite.sum() < 3:
+        return np.zeros(profile.logs.shape[1]), 0.0
+    u, logs, mean = profile.x[finite] - x, profile.logs[finite], profile.mean[finite]
+    weight = 1 / (NOISE + MISFIT * (mean - mean.min()))
+    terms = np.column_stack([np.ones_like(u), u, 0.5 * u**2])
+    *_, bend = np.linalg.lstsq(terms * weight[:, None], mean * weight, rcond=None)[0]
+    curvature = max(float(bend), 0.0)
+    line, rest = terms[:, :2] * weight[:, None], logs - 0.5 * curvature * (u**2)[:, None]
+    slopes = np.linalg.lstsq(line, rest * weight[:, None], rcond=None)[0][1]
+    return slopes, curvature
 
 
 @dataclasses.dataclass(frozen=True)

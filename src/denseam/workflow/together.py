@@ -200,7 +200,6 @@ class Together:
             correlations=self._correlations,
             low=low,
             high=high,
-            reach=np.array(self.spacing) * steps,
         )
 
     def _widened(self, i: int, arm: list[int], profile: Profile) -> list[int] | None:

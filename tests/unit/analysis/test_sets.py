@@ -27,7 +27,7 @@ def star(best, centre=(0.0, 0.0, 0.0), *, hessian=H, seeds=((0.0,) * 3,), step=0
         logs = np.column_stack([0.5 * np.einsum("pi,ij,pj->p", o, hessian, o) for o in offsets])
         profiles[axis] = Profile(x + centre[i], 0.2 * np.exp(logs))
     ends = np.full(len(best), limit)
-    return Star(centre, profiles, correlations(hessian), -ends, ends, np.full(len(best), step))
+    return Star(centre, profiles, correlations(hessian), -ends, ends)
 
 
 def test_newtons_step_leads_to_the_best_set_of_every_seed():
@@ -45,9 +45,22 @@ def test_an_axis_on_which_nothing_depends_stays_where_it_is():
     calm = star((0.1, 0.0, 0.4), hessian=flat)
     noisy = calm.profiles["beta2"].logs + 1e-5 * rng.standard_normal((5, 1))
     profiles = calm.profiles | {"beta2": Profile(calm.profiles["beta2"].x, np.exp(noisy))}
-    moved = Star(calm.centre, profiles, calm.correlations, calm.low, calm.high, calm.reach)
+    moved = Star(calm.centre, profiles, calm.correlations, calm.low, calm.high)
     assert moved.optimum[2] == pytest.approx(0.0, abs=0.01)
     assert moved.optimum[0] == pytest.approx(0.1, abs=0.01)
+
+
+def test_noise_at_single_values_does_not_decide_where_an_axis_is_best():
+    """A curvature of one, values half a unit apart with errors of 1 %: the least of them is best by chance."""
+    rng, errors = np.random.default_rng(0), []
+    for _ in range(40):
+        calm = star((0.0, 0.1, 0.0))
+        noisy = calm.profiles["beta1"].logs + 0.01 * rng.standard_normal((5, 1))
+        profiles = calm.profiles | {"beta1": Profile(calm.profiles["beta1"].x, np.exp(noisy))}
+        moved = Star(calm.centre, profiles, calm.correlations, calm.low, calm.high)
+        errors.append(moved.optimum[1] - calm.optimum[1])
+    assert np.std(errors) < 0.06
+    assert abs(np.mean(errors)) < 0.03
 
 
 def test_a_best_value_stays_inside_its_limits():
