@@ -11,8 +11,8 @@ b the slope of z_i and Δ its last step per doubling, the forecast is
 
 with v ℓ the shift of η0 with the edge of stability, and a the *law of length*: how far the best set moves for
 each doubling of the epochs, measured at one small size. On a log scale this is a power, value ∝
-(E_T / E_0)^(a / log10 2). Of each axis a and b are shrunk by the share that the scatter of their seeds
-explains, to a (1 - V/a²) or to 0, so that a move that is only noise is not applied. The risk is
+(E_T / E_0)^(a / log10 2). Of a, and of b of the axes besides η0, only the part is applied that is sure: the
+nearest value to 0 in its 95 % interval over seeds. So a move that may be noise is not applied. The risk is
 
     u = g² (r + ½ τ² tr H) + ½ tr(H S) / k + ½ ¼ (g² ΔᵀHΔ + ℓ² H_00 + L² aᵀHa) + ½ L² tr(H V),
 
@@ -31,6 +31,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from scipy import special
 
 from denseam.analysis.forecast import (
     CONTINUES,
@@ -58,11 +59,12 @@ AT_BOUND = 1e-3
 DRIFT_SHARE = 0.5
 
 
-def shrunk(values: Array, variances: Array) -> Array:
-    """Return v (1 - V/v²), or 0 where the variance V is larger than v²."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        share = np.nan_to_num(1 - variances / values**2, nan=0.0, posinf=0.0, neginf=0.0)
-    return np.asarray(values * np.clip(share, 0, 1))
+def sure(values: Array, variances: Array, freedom: int) -> Array:
+    """Return the values nearest to 0 in the 95 % intervals of values with these variances."""
+    if freedom < 1:
+        return np.zeros_like(values)
+    half = special.stdtrit(freedom, 0.975) * np.sqrt(variances)
+    return np.asarray(np.sign(values) * np.maximum(np.abs(values) - half, 0.0))
 
 
 def correlations(hessian: Array) -> Array:
@@ -174,14 +176,15 @@ class Law:
 
     Attributes
     ----------
-    measured_slope, variance
-        a as it was measured, and V.
+    measured_slope, variance, freedom
+        a as it was measured, V, and its degrees of freedom.
     measured, wanted
         Doublings of the epochs up to the longest training, and up to that of the target.
     """
 
     measured_slope: Array
     variance: Array
+    freedom: int
     measured: float
     wanted: float
 
@@ -199,12 +202,16 @@ class Law:
         if len(ordered) > 2:
             misfit = (residuals**2).sum(axis=0) / (len(ordered) - 2) / (dx @ dx)
             variance = variance + np.diag(misfit)
-        return cls(mean, variance, float(doublings[-1]), math.log2(epochs / ordered[0]))
+        return cls(mean, variance, seeds - 1, float(doublings[-1]), math.log2(epochs / ordered[0]))
 
     @property
     def slope(self) -> Array:
-        """a, shrunk by what is noise."""
-        return shrunk(self.measured_slope, np.diag(self.variance))
+        """The part of a that is sure."""
+        return sure(self.measured_slope, np.diag(self.variance), self.freedom)
+
+    def of_axis(self, i: int) -> tuple[float, float, float]:
+        """Return a of one axis as it was measured, its standard error, and the part that is applied."""
+        return float(self.measured_slope[i]), math.sqrt(self.variance[i, i]), float(self.slope[i])
 
     @property
     def shift(self) -> Array:
@@ -224,9 +231,9 @@ class SweptSet:
         Size × axis: the best set of each size; η0 is the first axis.
     seeds
         The number of seeds at the largest size.
-    covariance, scatter
-        S, pooled over the sizes with several seeds; and of each size and axis the variance of the best value,
-        by its own seeds if they scatter more.
+    covariance, freedom, scatter
+        S, pooled over the sizes with several seeds; its degrees of freedom; and of each size and axis the
+        variance of the best value, by its own seeds if they scatter more.
     hessian
         H at the largest size.
     at_edge
@@ -241,6 +248,7 @@ class SweptSet:
     z: Array
     seeds: int
     covariance: Array
+    freedom: int
     scatter: Array
     hessian: Array
     at_edge: bool = False
@@ -270,6 +278,7 @@ class SweptSet:
             z=np.array([sizes[scale].optimum for scale in ordered]),
             seeds=len(largest.optima),
             covariance=covariance,
+            freedom=freedom,
             scatter=np.array(scatter),
             hessian=largest.hessian,
             at_edge=largest.rough,
@@ -315,7 +324,7 @@ class SweptSet:
         expected = SPREAD**2 * self.gap**2 * np.eye(len(H)) + self.covariance / self.seeds
         moves = [self.gap * self.last_step, self.edge * np.eye(len(H))[0]]
         if self.law is not None:
-            moves.append(self.law.shift)
+            moves.append(self.law.wanted * self.law.measured_slope)
             expected = expected + self.law.wanted**2 * self.law.variance
         expected = expected + CONTINUES * sum(np.outer(m, m) for m in moves)
         return np.asarray(0.5 * np.diag(H @ expected))
@@ -339,7 +348,7 @@ class AxisForecast:
         Its value at the target, and half of the interval in which the best one is expected there: where the
         axis alone costs the bound.
     law
-        How far it moves for each doubling of the epochs, as measured, and the standard error; or None.
+        How far it moves for each doubling of the epochs: measured, its standard error, and applied; or None.
     left
         What it would cost to leave it at the best value of the smallest size, alone.
     risk
@@ -352,7 +361,7 @@ class AxisForecast:
     by_epochs: Mapping[int, float]
     x: float
     half: float
-    law: tuple[float, float] | None
+    law: tuple[float, float, float] | None
     left: float
     risk: float
     at_bound: bool
@@ -401,7 +410,7 @@ def forecast_set(
             by_epochs={e: float(star.optimum[i]) for e, star in sorted(lengths.items())},
             x=float(z[i]),
             half=float(half[i]),
-            law=None if law is None else (float(law.measured_slope[i]), math.sqrt(law.variance[i, i])),
+            law=None if law is None else law.of_axis(i),
             left=math.expm1(min(0.5 * c[i] * float(z[i] - swept.z[0, i]) ** 2, 700.0)),
             risk=float(risks[i]),
             at_bound=bool(any(abs(largest.optimum[i] - end[i]) < AT_BOUND for end in ends)),
@@ -416,9 +425,9 @@ def axis_document(made: AxisForecast, span: Span, tolerance: float) -> dict[str,
 
     TRANSFERS if the best value of the smallest size would do at the target, by itself; else DRIFTS.
     """
-    power = None
+    powers: list[float] | None = None
     if made.law is not None and span.spacing is not Spacing.LINEAR:
-        power = [v / math.log10(2) for v in made.law]
+        powers = [v / math.log10(2) for v in made.law]
     ends = sorted(span.value(made.x + side * made.half) for side in (-1, 1))
     return {
         "status": "TRANSFERS" if made.left <= tolerance else "DRIFTS",
@@ -429,7 +438,8 @@ def axis_document(made: AxisForecast, span: Span, tolerance: float) -> dict[str,
         "interval_at_target": ends,
         "by_size": {str(n): span.rounded(x) for n, x in made.by_size.items()},
         "by_epochs": {str(e): span.rounded(x) for e, x in made.by_epochs.items()},
-        "power_of_length": power,
+        "power_of_length": None if powers is None else powers[:2],
+        "power_applied": None if powers is None else powers[2],
         "risk": made.risk if math.isfinite(made.risk) else None,
         "at_bound": made.at_bound,
     }

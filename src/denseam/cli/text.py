@@ -208,12 +208,15 @@ def _print_set(tuned: Any) -> None:
     print_table(title, head, rows)
     print("if left: what the best value of the smallest size would cost at the target, by itself")
     for name, axis in axes.items():
-        power, error = axis["power_of_length"] or (0.0, 0.0)
-        if abs(power) > 2 * error:
+        if axis["power_applied"]:
+            power, error = axis["power_of_length"]
             of = f"1 - {name}" if axis["from_one"] else name
             print(
-                f"with more epochs, the best {of} goes as epochs^({power:.2f} ± {error:.2f}); this is applied"
+                f"the best {of} goes as epochs^({power:.2f} ± {error:.2f}); epochs^{axis['power_applied']:.2f} "
+                "is sure, and is applied"
             )
+    if lengths and not any(axis["power_applied"] for axis in axes.values()):
+        print("no best value surely moves with the epochs")
     print()
 
 

@@ -8,7 +8,7 @@ import pytest
 from denseam.analysis.forecast import FLATTEST, Entry, Setting, Swept, constants
 from denseam.analysis.profiles import Profile
 from denseam.analysis.quadratics import NOISE, Quadratic, fit
-from denseam.analysis.sets import Law, Star, SweptSet, axis_document, correlations, forecast_set, shrunk
+from denseam.analysis.sets import Law, Star, SweptSet, axis_document, correlations, forecast_set, sure
 from denseam.rules.fields import Spacing, Span
 
 SETTING = Setting("relu", 1.0, "adam", "proportional")
@@ -111,10 +111,11 @@ def test_the_law_of_length_is_a_line_in_the_doublings():
     assert swept.risk() > SweptSet.of({32: star((0.0,) * 3, seeds=seeds)}, 64, {}, 64).risk()
 
 
-def test_a_move_within_its_error_is_none():
-    assert shrunk(np.array([1.0, 1.0, 1.0, 0.0]), np.array([0.0, 0.5, 2.0, 1.0])) == pytest.approx(
-        [1.0, 0.5, 0.0, 0.0]
-    )
+def test_only_the_sure_part_of_a_move_is_applied():
+    values, variances = np.array([1.0, -1.0, 1.0, 0.0]), np.array([0.0, 0.01, 0.1, 1.0])
+    t = 4.303  # the 97.5 % quantile for two degrees of freedom
+    assert sure(values, variances, 2) == pytest.approx([1.0, -(1 - 0.1 * t), 0.0, 0.0], abs=1e-3)
+    assert sure(values, variances, 0) == pytest.approx(np.zeros(4))
 
 
 def test_a_set_needs_half_the_risk_that_one_rate_needs():
