@@ -211,10 +211,8 @@ def _print_set(tuned: Any) -> None:
         if axis["power_applied"]:
             power, error = axis["power_of_length"]
             of = f"1 - {name}" if axis["from_one"] else name
-            print(
-                f"the best {of} goes as epochs^({power:.2f} ± {error:.2f}); epochs^{axis['power_applied']:.2f} "
-                "is sure, and is applied"
-            )
+            applied = f"epochs^{axis['power_applied']:.2f} is sure, and is applied"
+            print(f"the best {of} goes as epochs^({power:.2f} ± {error:.2f}); {applied}")
     if lengths and not any(axis["power_applied"] for axis in axes.values()):
         print("no best value surely moves with the epochs")
     print()
