@@ -347,7 +347,7 @@ def test_a_set_is_tuned_and_trained_by_the_program(tmp_path):
     ]  # fmt: skip
     folder = tmp_path / "set"
     ran = denseam("tune", *line, "--out", str(folder), "--quiet")
-    assert "best values at each size, 2 epochs; and at N = 8 with more epochs" in ran.stdout
+    assert "best values at each size, 2 epochs; and at N = 16 with more epochs" in ran.stdout
     assert (folder / "axes.png").stat().st_size > 10_000
     document = json.loads((folder / FILE).read_text())
     again = denseam("tune", *line, "--out", str(folder), "--json")
