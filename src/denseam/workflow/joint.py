@@ -7,8 +7,9 @@
 
 Runs that differ only in hyperparameters share data, initial weights, batches and noise, so their losses
 differ smoothly, and a quadratic fits them closely; a method for noisy losses needs many more runs. Libraries
-assume noise (Optuna's TPE, CMA-ES), or propose one point at a time (Py-BOBYQA). On bowls, ridges and cliffs
-of six axes, the point found here after 220 trials costs 0.1 to 0.7 %, that of TPE after 180 trials 3 to 7 %.
+assume noise (Optuna's TPE, CMA-ES), or propose one point at a time (Py-BOBYQA). On six made-up bowls of six
+axes, and as many curved valleys and cliffs, the point found here after about 220 trials costs at worst 0.2,
+0.7 and 0.2 %, that of TPE after about 180 trials 5, 7 and 5 %.
 Nothing here trains: losses come from a function, so that the search can be tried on surfaces whose minimum
 is known.
 """
