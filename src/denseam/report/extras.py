@@ -106,7 +106,7 @@ def judged_runs(records: Records, search: dict[str, Any]) -> Records:
     """Return the runs on which a search was judged: those at learning rates that all of its sizes have."""
     v = search["verdict"]
     scales = {int(s) for s in v.get(f"optimum_{v.get('axis')}") or {}}
-    constants = search.get("constants") or {}
+    constants = search.get("swept_at") or search.get("constants") or {}
     rows = [
         r for r in records
         if r["scale"] in scales and r["study"] == v.get("name")

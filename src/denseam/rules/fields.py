@@ -83,6 +83,71 @@ class InKey(enum.Enum):
     NEVER = "never"
 
 
+class Spacing(enum.Enum):
+    """The coordinate in which the values of a parameter are compared."""
+
+    #: x = log10(value).
+    LOG = "the value, on a log scale"
+    #: x = log10(1 - value).
+    FROM_ONE = "the distance from 1, on a log scale"
+    #: x = (value - low) / (high - low).
+    LINEAR = "the value"
+
+
+@dataclasses.dataclass(frozen=True)
+class Span:
+    """The values among which a parameter is tuned: a lattice x = k·step of its coordinate x.
+
+    Attributes
+    ----------
+    low, high
+        The smallest and the largest value.
+    spacing
+        The coordinate.
+    step
+        The distance of two neighbours, as a coordinate.
+    relative
+        Whether values are multiples of the one that the user gives.
+    """
+
+    low: float
+    high: float
+    spacing: Spacing = Spacing.LOG
+    step: float = 1 / 8
+    relative: bool = False
+
+    def value(self, x: float) -> float:
+        """Return the value of a coordinate, to twelve digits, so that it has one key."""
+        match self.spacing:
+            case Spacing.LOG:
+                value = 10**x
+            case Spacing.FROM_ONE:
+                value = 1 - float(f"{10**x:.12g}")
+            case Spacing.LINEAR:
+                value = self.low + x * (self.high - self.low)
+        return float(f"{value:.12g}")
+
+    def coordinate(self, value: float) -> float:
+        """Return the coordinate of a value; minus infinity where it has none, as the logarithm of 0."""
+        if self.spacing is Spacing.LINEAR:
+            return (value - self.low) / (self.high - self.low)
+        size = value if self.spacing is Spacing.LOG else 1 - value
+        return math.log10(size) if size > 0 else -math.inf
+
+    @property
+    def lattice(self) -> tuple[int, int]:
+        """The first and the last k of the lattice."""
+        ends = sorted(self.coordinate(value) / self.step for value in (self.low, self.high))
+        return math.ceil(ends[0] - 1e-9), math.floor(ends[1] + 1e-9)
+
+    def rounded(self, x: float) -> float:
+        """Return the value of a coordinate as it is recommended: to three digits, of its distance from 1."""
+        value = self.value(x)
+        if self.spacing is Spacing.FROM_ONE:
+            return float(f"{1 - float(f'{1 - value:.3g}'):.12g}")
+        return float(f"{value:.3g}")
+
+
 @dataclasses.dataclass(frozen=True)
 class Parameter:
     """One field of a description."""
@@ -114,6 +179,8 @@ class Parameter:
     key: InKey = InKey.IF_SET
     #: The name of the opposite of a flag.
     off: str = ""
+    #: The values among which it is tuned; None if it cannot be.
+    span: Span | None = None
 
     @property
     def option(self) -> str:

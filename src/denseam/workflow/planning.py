@@ -19,7 +19,7 @@ from denseam.analysis.thresholds import REGRET_GOOD
 from denseam.data.concerns import Concern
 from denseam.errors import InputError, listed, refuse, typed
 from denseam.rules import Shape
-from denseam.rules.cost import step_operations, steps, training_bytes
+from denseam.rules.cost import operations, step_operations, steps, training_bytes
 from denseam.rules.optimizers import OPTIMIZERS
 from denseam.rules.sizes import WORDS
 from denseam.training.devices import cores, platform_of
@@ -150,22 +150,23 @@ def plan(goal: Goal, *, seeds: int = 3, budget: float = BUDGET, machine: Machine
     machine = machine or Machine.here()
     study = goal.study
 
-    def row(what: str, scale: int, runs: int, together: bool) -> PlanRow:
+    def row(what: str, scale: int, runs: int, together: bool, epochs: int = study.epochs) -> PlanRow:
         shape = study.regime.shape(scale)
+        length = shape.E or epochs
         return PlanRow(
             what=what,
             scale=scale,
             shape=shape,
             runs=runs,
-            operations=runs * study.operations(shape),
+            operations=runs * operations(shape, length, study.optimizer),
             bytes_per_run=training_bytes(shape, study.optimizer, 8 if study.precision == "float64" else 4),
-            seconds=seconds(shape, study.epochs_at(shape), runs, machine, together, study.optimizer),
+            seconds=seconds(shape, length, runs, machine, together, study.optimizer),
         )
 
     runs = expected_runs(goal, seeds, budget)
     return Plan(
         machine=machine,
-        tuning=tuple(row("tune", scale, number, True) for scale, number in runs.items()),
+        tuning=tuple(row("tune", scale, number, True, goal.short_epochs) for scale, number in runs.items()),
         training=row("train", goal.target, 1, False),
         sweep=row("sweep the target", goal.target, SWEEP_RUNS, True),
         use=data_use(goal),
