@@ -93,7 +93,7 @@ def coarsely(monkeypatch):
     def save(figure, file, **options):
         figure.set_layout_engine("none")
         figure.set_dpi(50)
-        if file.suffix == ".png":
+        if options["format"] == "png":
             FigureCanvasAgg(figure).print_png(file)
         else:
             in_full(figure, file, **options)

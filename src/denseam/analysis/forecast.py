@@ -268,12 +268,21 @@ def forecast(swept: Swept, setting: Setting, entry: Entry | None = None) -> Fore
 def constants(setting: Setting) -> Entry:
     """Return the constants of a setting; wider ones if the corpus does not have it."""
     known = table()
-    if setting in known:
-        return known[setting]
+    return known[setting] if setting in known else uncalibrated(setting)
+
+
+def uncalibrated(setting: Setting, of: Entry | None = None) -> Entry:
+    """Return wider constants: for a setting like this one that the corpus does not have.
+
+    `of` gives its shift and slope, if they are known and only the limits are not.
+    """
+    known = table()
     kind = (OPTIMIZERS[setting.optimizer].calibrated, setting.regime, setting.by, setting.probe)
     alike = [e for s, e in known.items() if (s.optimizer, s.regime, s.by, s.probe) == kind]
     limits = [0.5 * min((e.limits[i] for e in alike), default=0.0) for i in range(len(BOUNDS))]
-    return Entry(0.0, 0.5, 0.0, tuple(limits), max((e.median for e in alike), default=math.inf), 0, 0)
+    median = max((e.median for e in alike), default=math.inf)
+    shift, slope, edge = (0.0, 0.5, 0.0) if of is None else (of.shift, of.slope, of.edge)
+    return Entry(shift, slope, edge, tuple(limits), median, 0, 0)
 
 
 @functools.cache

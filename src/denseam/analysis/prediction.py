@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Float
 
 from denseam.analysis.statistics import slope
+from denseam.errors import InputError
 from denseam.studies.records import Row
 
 #: A loss within this share of the prediction is never a surprise.
@@ -53,7 +54,10 @@ class Expected:
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> Expected:
         """Read what `to_json` wrote."""
-        return cls(*(np.asarray(document[k], float) for k in ("low", "middle", "high")))
+        curves = [np.asarray(document[k], float) for k in ("low", "middle", "high")]
+        if len({len(curve) for curve in curves}) > 1:
+            raise InputError("expected: low, middle and high must have the same length")
+        return cls(*curves)
 
 
 def expected_curve(rows: Sequence[Row], eta0: float, target: int) -> Expected | None:

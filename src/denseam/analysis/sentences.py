@@ -185,3 +185,14 @@ def _few(v: Verdict) -> str:
     """Return the numbers of values, scales and seeds of which there are too few."""
     counts = {noun: v.evidence[f"{noun}s"] for noun in ("value", "scale", "seed") if f"{noun}s" in v.evidence}
     return " and ".join(f"{count} {noun}{'' if count == 1 else 's'}" for noun, count in counts.items())
+
+
+def axis_reason(left: float, tolerance: float, *, at_bound: bool) -> str:
+    """Return the sentence about one axis of a set: what its best value at the smallest size would cost."""
+    sides = ("above", "within")
+    cost = "less than 0.01 %" if left < 1e-4 else f"{100 * left:.2g} %"
+    bound = " Its best value is a limit of its range." if at_bound else ""
+    return (
+        f"The best value of the smallest size should cost {cost} at the target by itself, "
+        f"{sides[left <= tolerance]} the tolerance.{bound}"
+    )

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 import click
 
+from denseam.errors import COUNTS_BELOW, refuse, shown
 from denseam.rules.fields import Kind, Parameter, Part, parameters
 from denseam.studies.cluster import Cluster
 from denseam.studies.columns import ROLES
@@ -37,6 +39,17 @@ class Option(click.Option):
 
 class Command(click.Command):
     """A command whose help page has a heading for each group of options."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command, unless a number is larger than any that makes sense, or is not finite."""
+        refuse(
+            f"{name.rstrip('_').replace('_', '-')} must be "
+            f"{'below 2^31' if isinstance(value, int) else 'finite'}, got {shown(value)}"
+            for name, value in ctx.params.items()
+            if (isinstance(value, int) and not abs(value) < COUNTS_BELOW)
+            or (isinstance(value, float) and not math.isfinite(value))
+        )
+        return super().invoke(ctx)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options, those of the command itself first."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import io
 import json
 import os
 import signal
@@ -17,7 +19,7 @@ import click
 
 from denseam import __version__
 from denseam.cli.options import Command
-from denseam.errors import DataWarning, InputError
+from denseam.errors import DataWarning, InputError, NotWritten
 
 if TYPE_CHECKING:
     from denseam.studies.cluster import Cluster
@@ -72,6 +74,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the program; return its exit code."""
     chosen = {"debug": False}
     try:
+        _check_streams()
         _keep_programs()
         with _warnings_in_one_line():
             code = app.main(args=arguments, prog_name="denseam", standalone_mode=False, obj=chosen)
@@ -82,13 +85,52 @@ def main(arguments: list[str] | None = None) -> int:
     except BaseException as error:
         if chosen["debug"]:
             traceback.print_exc()
-        return _failed(error)
+        code = _failed(error)
+        try:
+            sys.stdout.flush()
+        except OSError:  # standard output is full or closed
+            _write_no_more()
+        return code
+
+
+def _check_streams() -> None:
+    """Refuse a closed standard output; let text pass that the locale cannot encode, as escapes.
+
+    The descriptor of a closed stream would be that of the next file, and a message would end up in it.
+    """
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest descriptor that is free: this one
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+        raise OSError(errno.EBADF, "standard output is closed")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _reader_gone() -> int:
-    """Write nothing more to standard output, not even when Python ends; return the exit code."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    """Write nothing more; return the exit code."""
+    _write_no_more()
     return BROKEN_PIPE
+
+
+def _write_no_more() -> None:
+    """Write nothing more to standard output, not even when Python ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+def write_out(content: bytes) -> None:
+    """Write a file in UTF-8 to standard output, whatever the locale: it is data, not a message."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.flush()
+        sys.stdout.buffer.write(content)
+    else:
+        sys.stdout.write(content.decode())
 
 
 @contextlib.contextmanager
@@ -119,7 +161,10 @@ def _failed(error: BaseException) -> int:
             return _fail(str(error) or "interrupted", INTERRUPTED)
         case OSError():
             where = f" ({error.filename})" if error.filename else ""
-            return _fail(f"{error.strerror or error}{where}; files written before are intact", IO_ERROR)
+            before = "; files written before are intact" if isinstance(error, NotWritten) else ""
+            return _fail(f"{error.strerror or error}{where}{before}", IO_ERROR)
+        case MemoryError():
+            return _fail("not enough memory; files written before are intact", IO_ERROR)
         case Exception():
             hint = "run it again as `denseam --debug …` for a traceback"
             return _fail(f"internal error: {type(error).__name__}: {error}; {hint}", INTERNAL)
@@ -134,6 +179,8 @@ def _fail(message: str, code: int) -> int:
 def _keep_programs() -> None:
     """Cache compiled programs on disk; harmless where the folder cannot be written."""
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    if not os.path.isabs(cache):  # there is no home
+        return
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", os.path.join(cache, "denseam", "programs"))
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
 
@@ -213,7 +260,9 @@ def needed(value: T | None, message: str) -> T:
     return value
 
 
-def say_skipped(skipped: Iterable[str]) -> None:
-    """Name the files that could not be read."""
+def say_skipped(skipped: Iterable[str], contradictions: Iterable[str] = ()) -> None:
+    """Name the files that could not be read, and the runs whose records contradict each other."""
     for what in skipped:
         print(f"warning: skipped {what}", file=sys.stderr)
+    for what in contradictions:
+        print(f"warning: {what}", file=sys.stderr)

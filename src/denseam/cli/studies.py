@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shlex
 import sys
@@ -21,7 +20,17 @@ from denseam.cli.options import (
     table_options,
     takes,
 )
-from denseam.cli.program import IO_ERROR, OK, app, needed, progress_of, say_skipped, show, training_on
+from denseam.cli.program import (
+    IO_ERROR,
+    OK,
+    app,
+    needed,
+    progress_of,
+    say_skipped,
+    show,
+    training_on,
+    write_out,
+)  # fmt: skip
 from denseam.cli.text import print_check, print_files, print_horizon, print_proposal, print_verdicts
 from denseam.errors import InputError, refuse, together
 from denseam.rules.fields import Part
@@ -74,7 +83,7 @@ def sweep(
             print(f"warning: {study.name}: {limit}", file=sys.stderr)
     with training_on(cluster, folder, progress_of(quiet)) as training:
         summary = run_studies(studies, folder, **training)
-    say_skipped(summary.records.skipped)
+    say_skipped(summary.records.skipped, summary.records.contradictions)
     for shard in summary.set_aside:
         print(f"denseam: {shard}", file=sys.stderr)
     counts = {"runs": summary.runs, "reused": summary.reused, "diverged": summary.diverged}
@@ -127,7 +136,7 @@ def verdict(
     from denseam.analysis.transfer import verdict as judge
 
     records, curves = _judged(results, axis, columns, whole=horizon or plot is not None)
-    say_skipped(records.skipped)
+    say_skipped(records.skipped, records.contradictions)
     if not len(records):
         raise InputError(f"{results}: contains no runs")
     verdicts = judge(records, axis=axis, target=target, curves=curves, tolerance=tolerance, by=by)
@@ -208,7 +217,7 @@ def check(
         from denseam.studies.store import Store
 
         records = Store(folder).read()
-        say_skipped(records.skipped)
+        say_skipped(records.skipped, records.contradictions)
         checks, proposal = check_records(records), None
     else:
         refuse(f"{key} is needed" for key in ("activation", "optimizer") if key not in settings)
@@ -252,7 +261,7 @@ def _worst(checks: list[Any]) -> str:
 def export(folder: str, format_: str, probes: bool, out: str | None) -> int:
     """Write all runs in a FOLDER as one table, one row per run."""
     from denseam.studies.records import COLUMNS
-    from denseam.studies.store import Store, write_csv, write_parquet, write_probes_csv
+    from denseam.studies.store import Store, csv_text, parquet_bytes, probes_csv, write_export
 
     if format_ not in ("csv", "parquet"):
         raise InputError(f"format must be 'csv' or 'parquet', got {format_!r}")
@@ -261,15 +270,18 @@ def export(folder: str, format_: str, probes: bool, out: str | None) -> int:
         if probes:
             raise InputError("probes are already in the format 'parquet', as lists; leave out --probes")
         records = Store(folder).read()
-        say_skipped(records.skipped)
-        write_parquet(records, path)
+        say_skipped(records.skipped, records.contradictions)
+        write_export(path, parquet_bytes(records))
         return OK
     # Everything except the loss curves fits into a spreadsheet.
     scalars = [name for name, kind in COLUMNS.items() if kind != "l"]
     records = Store(folder).read(None if probes else scalars)
-    say_skipped(records.skipped)
+    say_skipped(records.skipped, records.contradictions)
     if probes and not any(row.get("probe_steps") for row in records):
         raise InputError(f"{folder}: its runs have no probes; sweep with --probes all")
-    with contextlib.nullcontext(sys.stdout) if out is None else open(out, "w", newline="") as file:
-        (write_probes_csv if probes else write_csv)(records, file)
+    content = (probes_csv if probes else csv_text)(records).encode()
+    if out is None:
+        write_out(content)
+    else:
+        write_export(out, content)
     return OK

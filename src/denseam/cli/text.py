@@ -153,15 +153,15 @@ def print_tuned(tuned: Any, files: list[str]) -> None:
     from denseam.workflow.data_use import data_use
 
     c, g = tuned.cost, tuned.goal
-    if tuned.others:
-        print_verdicts(list(tuned.others.values()))
+    if tuned.whole is not None:
+        _print_set(tuned)
     sizes = ", ".join(f"{scale} ({seeds} seed{'s' * (seeds > 1)})" for scale, seeds in tuned.scales.items())
     print(f"{g.study.name}: {tuned.status}, tuned at {g.letter} = {sizes} for {g.letter} = {g.target}")
     print(_forecast_text(tuned))
     if tuned.recommended:
         print()
-        study, spec = tuned.recipe.run()
-        print(explain_run(study, spec, g.study.shape(min(tuned.scales))))
+        study, run = tuned.recipe.run()
+        print(explain_run(study, run, base=study.shape(min(tuned.scales))))
     else:
         print(f"no learning rate is recommended; {tuned.advice}")
         if tuned.commands:
@@ -181,6 +181,43 @@ def print_tuned(tuned: Any, files: list[str]) -> None:
         print(f"next: {_train_line(tuned)}")
 
 
+def _print_set(tuned: Any) -> None:
+    """Print every axis of a set: its best value at each size and length, and its value at the target."""
+    whole, letter = tuned.whole, tuned.goal.letter
+    axes = whole.to_json(tuned.goal.study.name, tuned.tolerance)
+    sizes, lengths = list(whole.sizes), sorted(whole.lengths)[1:]
+    head = [
+        "",
+        *(f"{letter} = {n}" for n in sizes),
+        *(f"{e} epochs" for e in lengths),
+        "at the target",
+        "if left",
+        "",
+    ]
+    rows = []
+    for name, axis in axes.items():
+        left = whole.forecast.axes[name].left
+        by = [*(axis["by_size"][str(n)] for n in sizes), *(axis["by_epochs"][str(e)] for e in lengths)]
+        times = "×" if axis["relative"] else ""
+        values = [f"{times}{value:.6g}" for value in (*by, axis["value"])]
+        limit = ", a limit of its range" if axis["at_bound"] else ""
+        rows.append([name, *values, percent(left), f"{axis['status']}{limit}"])
+    title = "best values at each size"
+    if lengths:
+        title += f", {tuned.goal.short_epochs} epochs; and at {letter} = {whole.base} with more epochs"
+    print_table(title, head, rows)
+    print("if left: what the best value of the smallest size would cost at the target, by itself")
+    for name, axis in axes.items():
+        if axis["power_applied"]:
+            power, error = axis["power_of_length"]
+            of = f"1 - {name}" if axis["from_one"] else name
+            applied = f"epochs^{axis['power_applied']:.2f} is sure, and is applied"
+            print(f"the best {of} goes as epochs^({power:.2f} ± {error:.2f}); {applied}")
+    if lengths and not any(axis["power_applied"] for axis in axes.values()):
+        print("no best value surely moves with the epochs")
+    print()
+
+
 def _train_line(tuned: Any) -> str:
     return f"denseam train {quote(tuned.goal.study.data)} --tuned {quote(str(tuned.folder))}"
 
@@ -188,7 +225,9 @@ def _train_line(tuned: Any) -> str:
 def _forecast_text(tuned: Any) -> str:
     """Return the value, its cost and what they rest on, a sentence each."""
     made, letter, tolerance = tuned.forecast, tuned.goal.letter, percent(tuned.tolerance)
-    extra = "".join(f", {k} = {v:.3g}" for k, v in tuned.constants.items())
+    extra = "".join(f", {k} = {v:.6g}" for k, v in tuned.constants.items())
+    if tuned.whole is not None:
+        extra += f", batch = {tuned.goal.shape.B}, epochs = {tuned.goal.study.epochs}"
     verb, largest = "use" if tuned.recommended else "forecast:", max(tuned.scales)
     line = f"{verb} eta0 = {made.value:.3g}{extra} at {letter} = {tuned.goal.target}"
     lines = [line]
@@ -210,9 +249,8 @@ def _forecast_text(tuned: Any) -> str:
         reason = "the data sets of the calibration differ too much" if calibrated else "it has no calibration"
         lines.append(f"no bound is given for this setting: {reason}")
     elif not made.entry.families:
-        lines.append(
-            "no calibration exists for this setting: a bound needs half the risk that it needs elsewhere"
-        )
+        what = "this setting" if tuned.whole is None else "several hyperparameters, nor for a longer training"
+        lines.append(f"no calibration exists for {what}: a bound needs half the risk that it needs elsewhere")
     return "\n".join(lines)
 
 

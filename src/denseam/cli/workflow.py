@@ -22,7 +22,7 @@ from denseam.cli.text import (
 from denseam.errors import InputError, refuse, together
 from denseam.rules.fields import Parameter, Part, parameters
 from denseam.studies.description import ETA0
-from denseam.workflow.target_sizes import TargetSizes
+from denseam.workflow.target_sizes import TUNE_EPOCHS, TargetSizes
 
 if TYPE_CHECKING:
     from denseam.workflow.goals import Goal
@@ -56,7 +56,7 @@ def goal_options() -> list[Parameter]:
 
 @app.command(epilog=DATA_HELP)
 @click.argument("data", required=False)
-@takes(goal_options(), "target")
+@takes([*goal_options(), TUNE_EPOCHS], "target")
 @click.option("--seeds", type=int, default=3, show_default=True, help="Number of seeds at the first size.")
 @budget_option
 @click.option("--devices", type=int, help="Number of devices that train one model together.")
@@ -96,13 +96,15 @@ def plan(
 @app.command(epilog=DATA_HELP)
 @click.argument("data")
 @takes(cluster_options(), "where")
-@takes(goal_options(), "target")
+@takes([*goal_options(), TUNE_EPOCHS], "target")
 @click.option(
-    "--tune", "tuned", default="eta0", show_default=True, help="Axes to tune, as in eta0,s1_0,s2_0."
-)
+    "--tune", "tuned", default="eta0", show_default=True,
+    help="Hyperparameters to tune together, as in eta0,beta1,beta2,batch.",
+)  # fmt: skip
 @click.option(
-    "--trials", type=int, default=96, show_default=True, help="Points to try if several axes are tuned."
-)
+    "--trials", type=int, default=256, show_default=True,
+    help="Maximum number of points at the smallest size if several are tuned.",
+)  # fmt: skip
 @click.option("--seeds", type=int, default=3, show_default=True, help="Number of seeds at the first size.")
 @budget_option
 @click.option(
@@ -127,7 +129,7 @@ def tune(
     **options: Any,
 ) -> int:
     """Find the learning rate of a large model at small sizes, and say whether it can be trusted."""
-    from denseam.report.plots import draw_tuned
+    from denseam.report.plots import draw_set, draw_tuned
     from denseam.studies.cluster import cluster_from
     from denseam.workflow.goals import goal
     from denseam.workflow.search import RUNS
@@ -142,7 +144,8 @@ def tune(
     axes = [axis.strip() for axis in tuned.split(",") if axis.strip()]
     with training_on(cluster, folder, progress_of(quiet), Path(folder) / RUNS) as training:
         result = search(wanted, folder, tuned=axes, **training, **options)
-    files = [str(f) for f in draw_tuned(result, folder)]
+    drawn = [*draw_tuned(result, folder), *draw_set(result, folder)]
+    files = [str(f) for f in drawn]
     document = {"out": folder, "files": [str(Path(folder) / "tuned.json"), *files]}
     show(json_, result.to_json() | document, print_tuned, result, files)
     return result.exit_code

@@ -16,9 +16,14 @@ from jaxtyping import Float
 
 from denseam.data import reductions
 from denseam.data.reductions import Image, Reduction
-from denseam.errors import InputError
+from denseam.errors import POSITIVE, TEXT, InputError, number, read_entries, refuse, table_of
 
 Tensors = dict[str, np.ndarray[Any, np.dtype[Any]]]
+
+_ENTRIES = {
+    "reduction": table_of(), "scale": POSITIVE, "unit": POSITIVE, "origin": TEXT, "digest": TEXT,
+    "heldout": number("at least 0 and at most 1", 0, 1), "image": reductions.IMAGE.or_none(),
+}  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -102,11 +107,14 @@ class Encoder:
     @classmethod
     def from_document(cls, document: Mapping[str, Any], tensors: Mapping[str, Any]) -> Encoder:
         """Read what `to_document` wrote."""
-        plain = {name: document[name] for name in ("scale", "unit", "origin", "digest", "heldout")}
+        values = read_entries(document, _ENTRIES)
+        reduction, image = values.pop("reduction"), values.pop("image")
+        missing = [name for name in ("mean",) if name not in tensors]
+        refuse(f"the tensor data.{name} is missing" for name in missing)
         return cls(
-            **plain,
-            reduction=reductions.from_document(document["reduction"], tensors),
+            **values,
+            reduction=reductions.from_document(reduction, tensors),
             mean=tensors["mean"],
             deviation=tensors.get("deviation"),
-            image=tuple(document["image"]) if document["image"] else None,
+            image=tuple(image) if image else None,
         )

@@ -29,7 +29,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from denseam.data.preparation import Shrink
-from denseam.errors import InputError, refuse, whole
+from denseam.errors import NUMBER, InputError, listed_of, read_entries, refuse, whole, whole_number
 
 All = Float[np.ndarray, "n N0"]
 Few = Float[np.ndarray, "n N"]
@@ -193,13 +193,24 @@ def from_document(
     document: Mapping[str, Any], tensors: Mapping[str, np.ndarray[Any, np.dtype[Any]]]
 ) -> Whole | Plaquettes | Projection:
     """Read what `to_document` wrote."""
-    kind = document["kind"]
+    kind = document.get("kind")
     if kind == "plaquettes":
-        height, width, channels = document["original"]
-        j = document["j"]
-        return Plaquettes((height, width, channels), j, document.get("k", j))  # early ones were square
+        values = read_entries(document, _PLAQUETTES)
+        height, width, channels = values["original"]
+        return Plaquettes((height, width, channels), values["j"], values["k"] or values["j"])
     if kind in ("orthonormal", "pca", "rotated"):
-        return Projection(tensors["directions"], document["alpha"], kind)
+        if "directions" not in tensors:
+            raise InputError("the tensor data.directions is missing")
+        return Projection(tensors["directions"], read_entries(document, _PROJECTION)["alpha"], kind)
     if kind == "none":
-        return Whole(document["features"], tuple(document["image"]) if document["image"] else None)
+        values = read_entries(document, _WHOLE)
+        return Whole(values["features"], tuple(values["image"]) if values["image"] else None)
     raise InputError(f"data: shrink {kind!r} is unknown to this version")
+
+
+#: Height, width and channels.
+IMAGE = listed_of(whole_number(1), length=3)
+_SIZE = whole_number(1)
+_PLAQUETTES = {"original": IMAGE, "j": _SIZE, "k": _SIZE.or_none()}  # early ones were square
+_PROJECTION = {"alpha": NUMBER}
+_WHOLE = {"features": _SIZE, "image": IMAGE.or_none()}

@@ -184,5 +184,5 @@ def _state_of(name: str) -> object:
     try:
         entries = sorted(path.iterdir()) if path.is_dir() else [path]
         return tuple((str(e), e.stat().st_mtime_ns, e.stat().st_size) for e in entries)
-    except OSError:
+    except (OSError, ValueError):  # absent, or not a valid path
         return None

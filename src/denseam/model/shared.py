@@ -9,11 +9,30 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from denseam import __version__
-from denseam.errors import InputError, UnboundedEnergyWarning, listed, refuse, typed, whole
+from denseam.errors import (
+    FLAG,
+    POSITIVE,
+    InputError,
+    UnboundedEnergyWarning,
+    listed,
+    named,
+    read_entries,
+    refuse,
+    table_of,
+    typed,
+    whole,
+    whole_number,
+)
 from denseam.rules import Scales
 from denseam.rules.table import BIAS_INITS
 
 MULTIPLIERS = ("s1", "s2", "s_b", "s_c")
+
+_LAGRANGIAN = table_of()
+_ENTRIES = {
+    "activation": _LAGRANGIAN, "features": _LAGRANGIAN, "centred": FLAG, "scales": table_of().or_none(),
+    "steps": table_of().or_none(),
+}  # fmt: skip
 
 
 def check_shapes(W: Any, arrays: Mapping[str, Any]) -> None:
@@ -99,7 +118,16 @@ def to_document(
 
 def scales_of(document: Mapping[str, Any]) -> Scales | None:
     """Return the scales in a model's document."""
-    return Scales.from_json(document["scales"]) if document["scales"] else None
+    return Scales.from_json(document["scales"]) if document.get("scales") else None
+
+
+def number_and_size(document: Mapping[str, Any] | None) -> tuple[int, float] | None:
+    """Return the number and the size of the steps of recall in a document; None if it is none."""
+    if document is None:
+        return None
+    with named("steps"):
+        steps = read_entries(document, {"number": whole_number(1), "size": POSITIVE})
+    return int(steps["number"]), float(steps["size"])
 
 
 @contextlib.contextmanager
@@ -107,11 +135,12 @@ def own_tensors(
     tensors: Mapping[str, Any], document: Mapping[str, Any], path: str | os.PathLike[str]
 ) -> Iterator[dict[str, Any]]:
     """Give the tensors of the model itself, not those of its data; errors inside name the checkpoint."""
-    try:
-        if document["kind"] != "model":
-            raise InputError(f"holds a {document['kind']!r}, not a model")
-        yield {name: tensor for name, tensor in tensors.items() if not name.startswith("data.")}
-    except InputError as error:
-        raise InputError(f"checkpoint {path}: {error}") from None
-    except (KeyError, TypeError) as error:
-        raise InputError(f"checkpoint {path}: damaged or foreign ({error})") from None
+    with named(f"checkpoint {path}"):
+        if document.get("kind") != "model":
+            raise InputError(f"holds a {document.get('kind')!r}, not a model")
+        read_entries(document, _ENTRIES)
+        own = {name: tensor for name, tensor in tensors.items() if not name.startswith("data.")}
+        needed = ("W", "b", "c", *MULTIPLIERS)
+        refuse(f"the tensor {name} is missing" for name in needed if name not in own)
+        refuse(f"the tensor {name} is unknown" for name in own if name not in (*needed, "counts"))
+        yield own

@@ -8,6 +8,7 @@ from typing import Any
 import equinox as eqx
 from jaxtyping import Array, Float
 
+from denseam.model.shared import number_and_size
 from denseam.rules import Scales
 
 
@@ -36,7 +37,8 @@ class Steps(eqx.Module):
     @classmethod
     def from_json(cls, document: Mapping[str, Any] | None) -> Steps | None:
         """Read what `to_json` wrote; None if there is nothing."""
-        return None if document is None else cls(int(document["number"]), float(document["size"]))
+        steps = number_and_size(document)
+        return None if steps is None else cls(*steps)
 
     def to_json(self) -> dict[str, Any]:
         """Return what recall needs, as a plain document."""

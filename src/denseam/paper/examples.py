@@ -9,8 +9,6 @@ import dataclasses
 import hashlib
 import io
 import json
-import zipfile
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +17,7 @@ import numpy as np
 from denseam.data.arrays import held_out
 from denseam.data.readers import read
 from denseam.errors import InputError
-from denseam.files import write_whole
+from denseam.files import read_arrays, write_whole
 from denseam.paper.readings import Reading
 from denseam.paper.settings import Setting
 from denseam.paper.sizes import Size
@@ -56,10 +54,9 @@ class Examples:
         if not path.is_file():
             return None
         try:
-            with path.open("rb") as content, np.load(content, allow_pickle=False) as file:
-                return {name: file[name] for name in file.files}
-        except (OSError, ValueError, zipfile.BadZipFile, zlib.error) as error:
-            raise InputError(f"{path}: damaged ({error}); delete the file to make it again") from None
+            return read_arrays(path)
+        except (OSError, InputError) as error:
+            raise InputError(f"{path}: {error}; delete the file to make it again") from None
 
     def make(self, size: Size, reading: Reading, out: Path, progress: Progress | None = None) -> None:
         """Train both memories (or resume their training), recall with both, and write what is drawn."""

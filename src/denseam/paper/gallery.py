@@ -6,14 +6,15 @@ import dataclasses
 import json
 import os
 import threading
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
 from denseam import __version__
-from denseam.errors import InputError
-from denseam.files import write_whole
+from denseam.errors import DataWarning, InputError, named, read_entries
+from denseam.files import json_table, text_of, write_whole
 from denseam.paper.catalog import catalog
 from denseam.paper.claims import COMPARED, Judgement, judge
 from denseam.paper.drawing import draw_figure
@@ -22,6 +23,7 @@ from denseam.paper.missing import Choice, gaps
 from denseam.paper.readings import READINGS, Reading
 from denseam.paper.results import Results
 from denseam.paper.sizes import SIZES, Size
+from denseam.report.extras import FINDINGS
 from denseam.studies.records import Row, thin
 from denseam.studies.runner import Summary, run_specs
 from denseam.studies.store import Store
@@ -207,14 +209,17 @@ def rows_in(folder: Path) -> dict[str, Row]:
     """Return the runs in a folder, by their keys."""
     if not (folder / RUNS / "shards").is_dir():
         return {}
-    return {row["key"]: row for row in Store(folder / RUNS).read()}
+    records = Store(folder / RUNS).read()
+    for what in (*(f"skipped {name}" for name in records.skipped), *records.contradictions):
+        warnings.warn(what, DataWarning, stacklevel=2)
+    return {row["key"]: row for row in records}
 
 
 def write_findings(folder: Path, size: Size) -> Path:
     """Write a Markdown table of claims and verdicts of all figures of one size in a folder."""
     lines = [f"| figure | claim | {' | '.join(READINGS)} |", "|---|---|" + "---|" * len(READINGS)]
     for document in _findings_in(folder):
-        if document["size"] != size.name:
+        if document.get("size") != size.name:
             continue
         for n, claim in enumerate(document["claims"]):
             name = "" if n else f"`{document['paper_label'] or document['name']}`"
@@ -237,12 +242,12 @@ def _findings_in(folder: Path) -> Iterator[dict[str, Any]]:
     """Give the documents of the figures in a folder, in the order of the catalog."""
     for path in (folder / f"{figure.name}.json" for figure in catalog()):
         if path.is_file():
-            try:
-                document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-            except ValueError as error:
-                raise InputError(f"{path}: damaged ({error}); delete the file to make it again") from None
-            if document["schema"] == 2:
-                yield document
+            with named(f"{path}: damaged"):
+                document = json_table(text_of(path))
+                if document.get("schema") != 2:
+                    continue
+                read_entries(document, FINDINGS)
+            yield document
 
 
 def size_of(name: str) -> Size:

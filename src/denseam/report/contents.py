@@ -120,7 +120,7 @@ class _Folder:
     ) -> tuple[list[dict[str, Any]], str]:
         read = {place: Store(place).read() for place in stores}
         for records in read.values():
-            self.skipped += records.skipped
+            self.skipped += [*records.skipped, *records.contradictions]
         note = ""
         if search is not None:
             every = sum(map(len, read.values()))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 import math
 import os
 from collections.abc import Iterator, Sequence
@@ -12,6 +11,22 @@ from typing import Any
 
 import numpy as np
 
+from denseam.errors import (
+    AT_LEAST_0,
+    FLAG,
+    NUMBER,
+    POSITIVE,
+    TEXT,
+    Entry,
+    InputError,
+    listed_of,
+    named,
+    read_entries,
+    refuse,
+    table_of,
+    whole_number,
+)
+from denseam.files import json_table, read_arrays, text_of
 from denseam.model import checkpoint
 from denseam.studies.records import Records
 from denseam.workflow import recipe, target
@@ -25,27 +40,51 @@ _MOST_POINTS = 64
 _PNG = b"\x89PNG\r\n\x1a\n"
 
 
+_FINDING = table_of({"verdict": TEXT, "measured": TEXT})
+_CLAIM = table_of({"claim": TEXT, "readings": table_of(_FINDING)})
+#: The document of a figure.
+FINDINGS = {"name": TEXT, "paper_label": TEXT.or_none(), "size": TEXT.or_none(), "claims": listed_of(_CLAIM)}
+
+#: The seeds of each size; earlier versions had one number.
+_SEEDS = Entry((int, list), "a list of whole numbers", low=0, of=whole_number())
+_VERDICT = table_of({"name": TEXT, "axis": TEXT, "status": TEXT, "reason": TEXT})
+_SEARCH = {
+    "status": TEXT, "recommended": FLAG.or_none(), "eta0": POSITIVE.or_none(),
+    "forecast_eta0": POSITIVE.or_none(), "interval_at_target": listed_of(NUMBER, 2).or_none(),
+    "regret_bound": AT_LEAST_0.or_none(), "tolerance": AT_LEAST_0.or_none(),
+    "constants": table_of(NUMBER).or_none(), "scales": listed_of(whole_number(1)),
+    "seeds": _SEEDS.or_none(), "advice": TEXT.or_none(),
+    "target": table_of(whole_number(1).or_none()), "parameters": table_of(NUMBER).or_none(),
+    "data": TEXT.or_none(), "version": TEXT.or_none(), "verdict": _VERDICT, "others": table_of(_VERDICT),
+    "cost": table_of({name: AT_LEAST_0.or_none() for name in ("runs", "seconds", "share")}),
+    "recipe": table_of({"expected": recipe.EXPECTED.or_none()}).or_none(),
+}  # fmt: skip
+_TRAINING = {
+    "loss": listed_of(NUMBER.or_none()), "status": TEXT, "left_expected": TEXT.or_none(),
+    "version": TEXT.or_none(),
+    **{
+        name: NUMBER.or_none()
+        for name in ("diverged_at", "final_mse", "heldout_mse", "zero_mse", "left_expected_at", "seconds",
+                     "operations")
+    },
+}  # fmt: skip
+
+
 def read_json(path: Path) -> dict[str, Any]:
-    """Return the document in a file; a ValueError names what is wrong with it."""
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except UnicodeDecodeError:
-        raise ValueError("not text") from None
-    if not isinstance(document, dict):
-        raise ValueError("not a document of this library")
-    return document
+    """Return the document in a file."""
+    return json_table(text_of(path))
 
 
 # --- the search ------------------------------------------------------------------------------------
 
 
 def read_search(path: Path) -> dict[str, Any]:
-    """Return the result of a search; ValueError if the file is something else."""
+    """Return the result of a search; refuse a file that is something else."""
     document = read_json(path)
-    kinds = {"status": str, "verdict": dict, "others": dict, "cost": dict, "target": dict, "scales": list}
-    wrong = [key for key, kind in kinds.items() if not isinstance(document.get(key), kind)]
-    if document.get("format") not in (recipe.EARLIER, recipe.FORMAT) or wrong:
-        raise ValueError(f"not written by denseam tune ({', '.join(['format', *wrong])})")
+    if document.get("format") not in (recipe.EARLIER, recipe.FORMAT):
+        raise InputError("not written by denseam tune (format)")
+    with named("not written by denseam tune"):
+        read_entries(document, _SEARCH)
     return document
 
 
@@ -67,7 +106,7 @@ def judged_runs(records: Records, search: dict[str, Any]) -> Records:
     """Return the runs on which a search was judged: those at learning rates that all of its sizes have."""
     v = search["verdict"]
     scales = {int(s) for s in v.get(f"optimum_{v.get('axis')}") or {}}
-    constants = search.get("constants") or {}
+    constants = search.get("swept_at") or search.get("constants") or {}
     rows = [
         r for r in records
         if r["scale"] in scales and r["study"] == v.get("name")
@@ -90,15 +129,16 @@ def claims(path: Path) -> list[dict[str, str]] | None:
     document = read_json(path)
     if not isinstance(document.get("claims"), list) or "paper_label" not in document:
         return None
-    return [
-        {
-            "figure": str(document["name"]),
-            "claim": str(claim["claim"]),
-            "reading": reading,
-            **{k: str(finding[k]) for k in ("measured", "verdict")},
-        }
+    claimed = [
+        {"readings": {"trained": claim}, **claim} if isinstance(claim, dict) else claim
         for claim in document["claims"]
-        for reading, finding in claim.get("readings", {"trained": claim}).items()
+    ]
+    findings = read_entries(document | {"claims": claimed}, FINDINGS)
+    return [
+        {"figure": findings["name"], "claim": claim["claim"], "reading": reading}
+        | {k: finding[k] for k in ("measured", "verdict")}
+        for claim in findings["claims"]
+        for reading, finding in claim["readings"].items()
     ]
 
 
@@ -108,16 +148,10 @@ def claims(path: Path) -> list[dict[str, str]] | None:
 def training_document(folder: Path, search: dict[str, Any] | None) -> dict[str, Any] | None:
     """Return a training, finished or not, with the range that a search predicts; None if there is none."""
     if (folder / target.LOG).is_file():
-        log = read_json(folder / target.LOG)
-        losses = [math.inf if v is None else float(v) for v in log["loss"]]
-        band = _band(folder, search, len(losses), log.get("zero_mse"))
-        kept = ("status", "diverged_at", "final_mse", "heldout_mse", "zero_mse", "left_expected_at",
-                "left_expected", "seconds", "operations", "version")  # fmt: skip
-        facts = {k: log.get(k) for k in kept}
-        texts = {"status", "left_expected", "version"}
-        known = {k: v for k, v in facts.items() if v is not None}
-        if not all(isinstance(v, str if k in texts else int | float) for k, v in known.items()):
-            raise ValueError("not written by denseam train")
+        with named("not written by denseam train"):
+            facts = read_entries(read_json(folder / target.LOG), _TRAINING)
+        losses = [math.inf if v is None else float(v) for v in facts.pop("loss")]
+        band = _band(folder, search, len(losses), facts["zero_mse"])
         return facts | {"unit": "epoch", **_thinned(losses, band), "model": (folder / target.MODEL).is_file()}
     if (folder / target.STATE).is_file():
         with checkpoint.opened(folder / target.STATE) as file:
@@ -163,14 +197,23 @@ def _thinned(losses: Sequence[float], band: dict[str, list[float]] | None) -> di
 # --- recall, pictures ------------------------------------------------------------------------------
 
 
+#: The arrays of `recalled.npz` that the page shows, and how many axes they have.
+_RECALL = {"noise": 1, "energies": 3, "steps": 2, "converged": 2}
+
+
 def recall_document(path: Path) -> list[dict[str, Any]]:
     """Return a row for each level of noise in `recalled.npz`."""
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            noise, energies = file["noise"], file["energies"]
-            steps, converged = file["steps"], file["converged"]
-    except (KeyError, OSError, EOFError) as error:
-        raise ValueError(f"not written by denseam recall ({error})") from None
+    arrays = read_arrays(path)
+    with named("not written by denseam recall"):
+        refuse(f"{name} is missing" for name in _RECALL if name not in arrays)
+        refuse(
+            f"{name} must be numbers with {axes} axes, got {arrays[name].dtype} of {arrays[name].shape}"
+            for name, axes in _RECALL.items()
+            if arrays[name].ndim != axes or arrays[name].dtype.kind not in "biuf" or not arrays[name].size
+        )
+        levels = {len(arrays[name]) for name in _RECALL}
+        refuse(["noise, energies, steps and converged must have the same levels"] if len(levels) > 1 else [])
+    noise, energies, steps, converged = (arrays[name] for name in _RECALL)
     return [
         {
             "noise": float(noise[i]),

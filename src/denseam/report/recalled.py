@@ -70,5 +70,7 @@ def _pictures(results: Sequence[Recalled], folder: Path) -> list[Path]:
         pictures = np.clip(encoder.pictures(result.state[:MOST_PICTURES]), 0, 1)
         for i, picture in enumerate(pictures):
             grey = np.repeat(picture[..., :1], 3, axis=-1) if picture.shape[-1] != 3 else picture
-            imsave(target / f"{level}-{i:04d}.png", grey)
+            content = io.BytesIO()
+            imsave(content, grey, format="png")
+            write_whole(target / f"{level}-{i:04d}.png", content.getvalue())
     return [target]

@@ -12,12 +12,19 @@ import enum
 import functools
 import math
 import numbers
-from collections.abc import Iterable, Sequence
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from denseam.errors import InputError, above_zero, listed, refuse, shown
+from denseam.errors import COUNTS_BELOW, InputError, above_zero, listed, refuse, shown
 
 _METADATA = "denseam"
+
+SEEDS_BELOW = 2**32
+#: Numbers that are no counts are at most this, so that products of a few of them are finite.
+LARGEST = 1e30
+#: The most values of a grid, and the most seeds.
+MOST_VALUES = 10_000
 
 
 class Kind(enum.Enum):
@@ -76,6 +83,71 @@ class InKey(enum.Enum):
     NEVER = "never"
 
 
+class Spacing(enum.Enum):
+    """The coordinate in which the values of a parameter are compared."""
+
+    #: x = log10(value).
+    LOG = "the value, on a log scale"
+    #: x = log10(1 - value).
+    FROM_ONE = "the distance from 1, on a log scale"
+    #: x = (value - low) / (high - low).
+    LINEAR = "the value"
+
+
+@dataclasses.dataclass(frozen=True)
+class Span:
+    """The values among which a parameter is tuned: a lattice x = k·step of its coordinate x.
+
+    Attributes
+    ----------
+    low, high
+        The smallest and the largest value.
+    spacing
+        The coordinate.
+    step
+        The distance of two neighbours, as a coordinate.
+    relative
+        Whether values are multiples of the one that the user gives.
+    """
+
+    low: float
+    high: float
+    spacing: Spacing = Spacing.LOG
+    step: float = 1 / 8
+    relative: bool = False
+
+    def value(self, x: float) -> float:
+        """Return the value of a coordinate, to twelve digits, so that it has one key."""
+        match self.spacing:
+            case Spacing.LOG:
+                value = 10**x
+            case Spacing.FROM_ONE:
+                value = 1 - float(f"{10**x:.12g}")
+            case Spacing.LINEAR:
+                value = self.low + x * (self.high - self.low)
+        return float(f"{value:.12g}")
+
+    def coordinate(self, value: float) -> float:
+        """Return the coordinate of a value; minus infinity where it has none, as the logarithm of 0."""
+        if self.spacing is Spacing.LINEAR:
+            return (value - self.low) / (self.high - self.low)
+        size = value if self.spacing is Spacing.LOG else 1 - value
+        return math.log10(size) if size > 0 else -math.inf
+
+    @property
+    def lattice(self) -> tuple[int, int]:
+        """The first and the last k of the lattice."""
+        ends = sorted(self.coordinate(value) / self.step for value in (self.low, self.high))
+        return math.ceil(ends[0] - 1e-9), math.floor(ends[1] + 1e-9)
+
+    def rounded(self, x: float) -> float:
+        """Return the value of a coordinate as it is recommended: to three digits, of its distance from 1."""
+        value = self.value(x)
+        if self.spacing is Spacing.FROM_ONE:
+            return float(f"{1 - float(f'{1 - value:.3g}'):.12g}")
+        return float(f"{value:.3g}")
+
+
 @dataclasses.dataclass(frozen=True)
 class Parameter:
     """One field of a description."""
@@ -107,6 +179,8 @@ class Parameter:
     key: InKey = InKey.IF_SET
     #: The name of the opposite of a flag.
     off: str = ""
+    #: The values among which it is tuned; None if it cannot be.
+    span: Span | None = None
 
     @property
     def option(self) -> str:
@@ -176,6 +250,7 @@ class Parameter:
                 return self._seeds(value)
         if not self._allows(value):
             raise InputError(self.problem(value))
+        refuse(self._excess(value))
         return {Kind.NUMBER: float, Kind.WHOLE: int}.get(self.kind, lambda v: v)(value)
 
     def _allows(self, value: Any) -> bool:
@@ -192,6 +267,15 @@ class Parameter:
                 return isinstance(value, str)
         return True
 
+    def _excess(self, value: Any) -> Iterator[str]:
+        """Yield the problem of a value that is of the right type, but larger than any that makes sense."""
+        if self.kind in (Kind.WHOLE, Kind.WHOLES) and value >= COUNTS_BELOW:
+            yield f"{self.document} must be below 2^31, got {shown(value)}"
+        elif self.kind in (Kind.NUMBER, Kind.NUMBERS) and abs(value) > LARGEST:
+            yield f"{self.document} must be at most {LARGEST:g}, got {shown(value)}"
+        elif self.kind is Kind.TEXT and not _is_line(value):
+            yield f"{self.document} must be one line of text that UTF-8 can encode, got {shown(value)}"
+
     def _inside(self, value: float) -> bool:
         above = value > self.low if self.open_low else value >= self.low
         below = value < self.high if self.open_high else value <= self.high
@@ -199,7 +283,7 @@ class Parameter:
 
     def _words(self, value: Any) -> tuple[str, ...]:
         words = value.split(",") if isinstance(value, str) else value
-        if not isinstance(words, Sequence) or not all(isinstance(word, str) for word in words):
+        if not isinstance(words, Sequence) or not all(isinstance(w, str) and _is_line(w) for w in words):
             raise InputError(self.problem(value))
         return tuple(word.strip() for word in words if word.strip())
 
@@ -209,7 +293,7 @@ class Parameter:
         bad = [v for v in grid if not self._inside(v)]
         if bad:
             problems.append(self.problem(bad[0]))
-        refuse(problems)
+        refuse([*problems, *(excess for v in grid[-1:] for excess in self._excess(v))])
         return grid
 
     def _wholes(self, value: Any) -> tuple[int, ...]:
@@ -221,15 +305,20 @@ class Parameter:
             problems.append(
                 f"{self.document} must be whole numbers of at least {self.low:g}, got {short(grid)}"
             )
-        refuse(problems)
+        refuse(problems or [*self._excess(max(grid))])
         return tuple(map(int, grid))
 
     def _seeds(self, value: Any) -> tuple[int, ...]:
+        if _is_whole(value) and value > MOST_VALUES:
+            raise InputError(f"{self.document} must be at most {MOST_VALUES}, got {shown(value)}")
         seeds = [*range(value)] if _is_whole(value) else grid_values(self.document, value)
         if not seeds or len(set(seeds)) < len(seeds) or not all(v >= 0 and v % 1 == 0 for v in seeds):
             raise InputError(
-                f"{self.document} must be one or more distinct whole numbers of at least 0, got {value!r}"
+                f"{self.document} must be one or more distinct whole numbers of at least 0, got "
+                f"{shown(value)}"
             )
+        if max(seeds) >= SEEDS_BELOW:
+            raise InputError(f"{self.document} must be below 2^32, got {max(seeds):g}")
         return tuple(map(int, seeds))
 
 
@@ -285,8 +374,8 @@ def logspace(low: float, high: float, count: int) -> tuple[float, ...]:
     problems = []
     if [*above_zero(low=low, high=high)]:
         problems.append(f"low and high must be above 0 and finite, got {low!r} and {high!r}")
-    if not _is_whole(count) or count < 1:
-        problems.append(f"count must be a whole number of at least 1, got {count!r}")
+    if not _is_whole(count) or not 1 <= count <= MOST_VALUES:
+        problems.append(f"count must be a whole number from 1 to {MOST_VALUES}, got {count!r}")
     refuse(problems)
     if count == 1:
         return (float(f"{low:.12g}"),)
@@ -309,9 +398,15 @@ def grid_values(name: str, grid: Any, kind: Kind = Kind.NUMBERS) -> tuple[float,
         values = [_number(word) for word in grid.split(",") if word.strip()]
     elif _is_number(grid):
         values = [grid]
-    if not isinstance(values, Iterable) or not all(map(_is_number, values := list(values))):
-        raise InputError(f"{name} must be {kind.value}, got {grid!r}")
-    return tuple(float(v) for v in values)
+    listed_values = list(values) if isinstance(values, Iterable) else [values]
+    if not all(map(_is_number, listed_values)):
+        raise InputError(f"{name} must be {kind.value}, got {shown(grid)}")
+    if len(listed_values) > MOST_VALUES:
+        raise InputError(f"{name} must be at most {MOST_VALUES} values, got {len(listed_values)}")
+    try:
+        return tuple(float(v) for v in listed_values)
+    except OverflowError:
+        raise InputError(f"{name} must be at most {LARGEST:g}, got {shown(grid)}") from None
 
 
 def short(values: Sequence[float]) -> str:
@@ -338,6 +433,11 @@ def _number(text: str) -> int | float | str:
         except ValueError:
             continue
     return text
+
+
+def _is_line(text: str) -> bool:
+    """Whether a text is one line that a file can hold: no control characters, no halves of characters."""
+    return all(unicodedata.category(letter) not in ("Cc", "Cs") for letter in text)
 
 
 def _is_number(value: Any) -> bool:

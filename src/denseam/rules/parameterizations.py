@@ -4,15 +4,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import MISSING, Field, asdict, dataclass, fields, replace
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from denseam.errors import InputError, above_zero, at_least_zero, refuse, typed, whole
+from denseam.errors import (
+    FLAG,
+    NUMBER,
+    TEXT,
+    Entry,
+    above_zero,
+    at_least_zero,
+    listed_of,
+    named,
+    one_of,
+    read_entries,
+    refuse,
+    table_of,
+    typed,
+    whole,
+    whole_number,
+)
 from denseam.rules.explain import explain
 from denseam.rules.optimizers import OPTIMIZERS, OptimizerName
 from denseam.rules.powers import ONE, Power, exponent_text
-from denseam.rules.regimes import RegimeName
+from denseam.rules.regimes import REGIMES, RegimeName
 from denseam.rules.schedules import Timetable, decay_time_problems
 from denseam.rules.sizes import Shape
 from denseam.rules.table import CONSTANTS, STEP, TABLE, is_prescribed
@@ -158,14 +174,24 @@ class Scales:
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Scales:
         """Read what `to_json` wrote."""
-        try:
-            values = dict(document)
-            values["shape"] = Shape(**values["shape"])
-            values["rule"] = Parameterization.from_json(values["rule"]) if values["rule"] else None
-            values["constants"] = Constants(**values["constants"]) if values["constants"] else None
+        with named("scales"):
+            refuse(f"{key} is unknown" for key in document if key not in _SCALES)
+            values = _given(document, _SCALES)
+            values["shape"] = Shape(**_given(values["shape"], _SHAPE))
+            if "rule" in values:
+                values["rule"] = Parameterization.from_json(values["rule"])
+            if "constants" in values:
+                values["constants"] = Constants(**_given(values["constants"], _CONSTANTS))
             return cls(**values)
-        except (KeyError, TypeError, AttributeError) as error:
-            raise InputError(f"scales: not a document of this library's scales ({error})") from None
+
+
+def _given(document: Any, entries: Mapping[str, Entry]) -> dict[str, Any]:
+    """Return what a document has; what later versions have added may be missing."""
+    return {k: v for k, v in read_entries(document, entries).items() if v is not None}
+
+
+def _is_required(field: Field[Any]) -> bool:
+    return field.default is MISSING
 
 
 def _in_units(scales: Any, theta: Any) -> dict[str, Any]:
@@ -292,10 +318,39 @@ class Parameterization:
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Parameterization:
         """Read what `to_json` wrote."""
-        return cls(
-            **{
-                k: Power(**{s: Fraction(e) for s, e in v.items()}) if isinstance(v, dict) else v
-                for k, v in document.items()
-            }
-            | {"equations": tuple(document["equations"])}
-        )
+        with named("parameterization"):
+            refuse(f"{key} is unknown" for key in document if key not in _RULE)
+            values = _given(document, _RULE)
+            powers = {k: Power.from_json(v) for k, v in values.items() if isinstance(v, dict)}
+            return cls(**values | powers | {"equations": tuple(values["equations"])})
+
+
+# --- their documents -------------------------------------------------------------------------------
+
+_POWER = table_of(TEXT)
+_NAMES = ("name", "family", "source")
+_OF_TABLE = {
+    "optimizer": one_of(OPTIMIZERS),
+    "regime": one_of(REGIMES),
+    "prescribed": FLAG,
+    "centred_only": FLAG.or_none(),
+    "equations": listed_of(TEXT),
+}
+#: Powers and numbers that later versions have added may be missing.
+_RULE: Mapping[str, Entry] = {
+    f.name: _OF_TABLE.get(f.name)
+    or (TEXT if f.name in _NAMES else _POWER if _is_required(f) else _POWER.or_none())
+    for f in fields(Parameterization)
+}
+_SHAPE = {f.name: whole_number(1) if _is_required(f) else whole_number(1).or_none() for f in fields(Shape)}
+_CONSTANTS = {f.name: NUMBER if f.default is not None else NUMBER.or_none() for f in fields(Constants)} | {
+    "tau": NUMBER.or_none()
+}
+_SCALES: Mapping[str, Entry] = {
+    f.name: NUMBER if _is_required(f) else NUMBER.or_none() for f in fields(Scales)
+} | {
+    "shape": table_of(),
+    "optimizer": one_of(OPTIMIZERS),
+    "rule": table_of().or_none(),
+    "constants": table_of().or_none(),
+}

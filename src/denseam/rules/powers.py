@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numbers
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from fractions import Fraction
 
-from denseam.errors import InputError, refuse, typed
+from denseam.errors import InputError, refuse, shown, typed
 from denseam.rules.regimes import REGIMES, RegimeName
 from denseam.rules.sizes import WORDS, Shape
 
@@ -14,6 +15,10 @@ from denseam.rules.sizes import WORDS, Shape
 LARGER = "max(K, N)"
 #: How a factor is written → the field of its exponent.
 _FIELDS = {**{letter: letter for letter in WORDS}, LARGER.replace(" ", ""): "larger"}
+
+
+#: The largest exponent: sizes are below 2³¹, so that a power of each is finite.
+LARGEST = 16
 
 
 @dataclass(frozen=True)
@@ -32,6 +37,11 @@ class Power:
     def __post_init__(self) -> None:
         exponents = {f.name: getattr(self, f.name) for f in fields(self)}
         refuse(typed(numbers.Real, "a number or a fraction, the exponent", **exponents))
+        refuse(
+            f"the exponent of {name} must be from -{LARGEST} to {LARGEST}, got {shown(exponent)}"
+            for name, exponent in exponents.items()
+            if not abs(exponent) <= LARGEST
+        )
 
     def at(self, shape: Shape) -> float:
         """Return the value at a shape."""
@@ -61,6 +71,16 @@ class Power:
 
     def __pow__(self, k: Fraction | int) -> Power:
         return Power(*(getattr(self, f.name) * k for f in fields(self)))
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, str]) -> Power:
+        """Read the exponents of a document, by their fields."""
+        known = {f.name for f in fields(cls)}
+        try:
+            refuse(f"{name!r} is not a size" for name in document if name not in known)
+            return cls(**{name: Fraction(text) for name, text in document.items()})
+        except (ValueError, ZeroDivisionError) as error:
+            raise InputError(f"{shown(document)} is not a power of the sizes ({error})") from None
 
     @classmethod
     def parse(cls, text: str) -> Power:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import re
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from denseam.errors import InputError, listed, refuse
+from denseam.errors import InputError, listed, named, path_of, refuse
+from denseam.files import text_of, toml_table
 from denseam.rules.fields import Kind, Part, parameter, parameters, read_fields
 
 KINDS = ("local", "dask", "slurm")
@@ -86,13 +86,22 @@ class Cluster:
         refuse(problems)
 
 
+def file_table(path: str | Path) -> dict[str, Any]:
+    """Return the table in a study file."""
+    with named(f"study file {path}"):
+        try:
+            return toml_table(text_of(path_of("path", path)))
+        except OSError as error:
+            raise InputError(str(error.strerror)) from None
+
+
 def cluster_from(path: str | Path | None, options: Mapping[str, Any]) -> Cluster:
     """Read the table ``[executor]`` of a study file; options that are given override it."""
     table: Any = {}
     if path is not None:
         # Problems of the file as a whole are reported by `documents.from_file`.
-        with contextlib.suppress(OSError, ValueError):
-            table = tomllib.loads(Path(path).read_text(encoding="utf-8")).get("executor", {})
+        with contextlib.suppress(InputError):
+            table = file_table(path).get("executor", {})
     if not isinstance(table, dict):
         raise InputError(f"study file {path}: executor must be a table, as in [executor] kind = 'dask'")
     known = [field.name for field in dataclasses.fields(Cluster)]

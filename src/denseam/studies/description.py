@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from denseam.data.preparation import DEFAULT_PREPARATION, Preparation
-from denseam.rules.fields import NEEDED, InKey, Kind, Parameter, Part, parameter, parameters
+from denseam.rules.fields import NEEDED, InKey, Kind, Parameter, Part, Spacing, Span, parameter, parameters
 from denseam.rules.optimizers import OPTIMIZERS, having
 from denseam.rules.regimes import DEFAULT_REGIME, REGIMES, Regime, regime_parameters
 from denseam.rules.schedules import COOLDOWN, SCHEDULES
@@ -55,32 +55,62 @@ def _axis(part: Part, help: str, default: Any = dataclasses.MISSING, **facts: An
 class Hyperparameters:
     """The dimensionless numbers of one run; a study has one value for each, or several to try."""
 
-    eta0: float = _axis(Part.TRAINING, "Learning rates η0, dimensionless.", open_low=True, key=_ALWAYS)
-    eta_b_ratio: float = _axis(Part.TRAINING, "Learning rate of b over η0.", 1.0, unit="η0", key=_ALWAYS)
-    eta_c_ratio: float = _axis(Part.TRAINING, "Learning rate of c over η0.", 1.0, unit="η0", key=_ALWAYS)
-    s1_0: float = _axis(Part.MODEL, "Constant of the inner multiplier s1.", 1.0, open_low=True, key=_ALWAYS)
-    s2_0: float = _axis(Part.MODEL, "Constant of the outer multiplier s2.", 1.0, open_low=True, key=_ALWAYS)
+    eta0: float = _axis(
+        Part.TRAINING, "Learning rates η0, dimensionless.", open_low=True, key=_ALWAYS, span=Span(1e-10, 1e4)
+    )
+    eta_b_ratio: float = _axis(
+        Part.TRAINING, "Learning rate of b over η0.", 1.0, unit="η0", key=_ALWAYS, span=Span(0.1, 10)
+    )
+    eta_c_ratio: float = _axis(
+        Part.TRAINING, "Learning rate of c over η0.", 1.0, unit="η0", key=_ALWAYS, span=Span(0.1, 10)
+    )
+    s1_0: float = _axis(
+        Part.MODEL,
+        "Constant of the inner multiplier s1.",
+        1.0,
+        open_low=True,
+        key=_ALWAYS,
+        span=Span(0.25, 4),
+    )
+    s2_0: float = _axis(
+        Part.MODEL,
+        "Constant of the outer multiplier s2.",
+        1.0,
+        open_low=True,
+        key=_ALWAYS,
+        span=Span(0.25, 4),
+    )
     beta: float = _axis(
         Part.MODEL, "Inverse temperature of softmax.", 1.0, document="softmax_beta", open_low=True,
-        belongs=("activation", "softmax"), key=_ALWAYS,
+        belongs=("activation", "softmax"), key=_ALWAYS, span=Span(0.25, 4),
     )  # fmt: skip
-    momentum: float = _of_optimizer("momentum", "Momentum.", default=0.0, high=1, key=_ALWAYS)
-    beta1: float = _of_optimizer("beta1", "β1, of the first moment.", default=0.9, high=1, key=_ALWAYS)
-    beta2: float = _of_optimizer("beta2", "β2, of the second moment.", default=0.999, high=1, key=_ALWAYS)
-    epsilon: float = _of_optimizer("epsilon", "ε of Adam.", default=1e-8, key=_ALWAYS)
-    decay: float = _of_optimizer("decay", "Decoupled weight decay λ of W, dimensionless.", default=0.0)
+    momentum: float = _of_optimizer(
+        "momentum", "Momentum.", default=0.0, high=1, key=_ALWAYS, span=Span(0, 0.98, Spacing.FROM_ONE)
+    )
+    beta1: float = _of_optimizer(
+        "beta1", "β1, of the first moment.", default=0.9, high=1, key=_ALWAYS,
+        span=Span(0, 0.98, Spacing.FROM_ONE),
+    )  # fmt: skip
+    beta2: float = _of_optimizer(
+        "beta2", "β2, of the second moment.", default=0.999, high=1, key=_ALWAYS,
+        span=Span(0.5, 0.9999, Spacing.FROM_ONE),
+    )  # fmt: skip
+    epsilon: float = _of_optimizer("epsilon", "ε of Adam.", default=1e-8, key=_ALWAYS, span=Span(1e-12, 1e-4))
+    decay: float = _of_optimizer(
+        "decay", "Decoupled weight decay λ of W, dimensionless.", default=0.0, span=Span(1e-5, 1)
+    )
     decay_time: float | None = _axis(
         Part.TRAINING, "Time of the decay of W: 1/(η_W λ_W) over the steps of training; instead of decay.",
         None, open_low=True, unit="the training", default_text="from decay",
-        belongs=("optimizer", *having("decay")), bold_below=True,
+        belongs=("optimizer", *having("decay")), bold_below=True, span=Span(0.1, 100),
     )  # fmt: skip
     warmup: float = _axis(
         Part.TRAINING, "Share of training in which the learning rate rises from 0.", 0.0,
-        high=1, open_high=False, unit="the training",
+        high=1, open_high=False, unit="the training", span=Span(0, 0.5, Spacing.LINEAR),
     )  # fmt: skip
     cooldown: float = _axis(
         Part.TRAINING, "Share of training in which the learning rate falls to 0.", COOLDOWN,
-        open_low=True, high=1, open_high=False, unit="the training",
+        open_low=True, high=1, open_high=False, unit="the training", span=Span(0.05, 0.5, Spacing.LINEAR),
         belongs=("schedule", *(row.name for row in SCHEDULES.values() if "cooldown" in row.parameters)),
     )  # fmt: skip
     noise: float = _axis(
@@ -162,7 +192,7 @@ class Description:
         default_text="log-spaced", key=_NEVER,
     )  # fmt: skip
     power: float | None = parameter(
-        Part.MODEL, Kind.NUMBER, "p of relu^p.", None, low=1, default_text="1",
+        Part.MODEL, Kind.NUMBER, "p of relu^p.", None, low=1, high=64, open_high=False, default_text="1",
         belongs=("activation", "relu"), key=_NEVER,
     )  # fmt: skip
     name: str = parameter(

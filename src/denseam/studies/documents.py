@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import itertools
 import shlex
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from denseam.data.preparation import Preparation
-from denseam.errors import InputError, collecting, refuse, together
+from denseam.errors import InputError, collecting, named, refuse, shown, together
 from denseam.model import lagrangians
 from denseam.model.lagrangians import Lagrangian, Softmax
 from denseam.rules import Parameterization, Regime
 from denseam.rules.fields import Kind, Parameter, logspace, parameters
 from denseam.rules.regimes import regime_from
+from denseam.studies.cluster import file_table
 from denseam.studies.description import AXES, DOCUMENT, Description
 from denseam.studies.study import Study, lagrangian_of, unknown
 
@@ -88,6 +88,8 @@ def flat(document: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(values.get(table), Mapping):
             nested = dict(values.pop(table))
             if table == "regime":
+                if "name" not in nested:
+                    raise InputError("regime must have a name")
                 nested["regime"] = nested.pop("name")
             values = _set_keys(nested) | values
     return values | _axes(values.pop("axes", {}), values)
@@ -118,6 +120,8 @@ def preparation_from(values: Mapping[str, Any]) -> Preparation:
     preparation = values.get("preparation")
     if isinstance(preparation, Preparation):
         return preparation
+    if preparation is not None:
+        raise InputError(f"preparation must be a table, or Preparation(…), got {shown(preparation)}")
     return Preparation(**{key: values[key] for key in parameters(Preparation) if key in values})
 
 
@@ -176,12 +180,7 @@ def _activation_document(lagrangian: Lagrangian) -> dict[str, Any]:
 
 def from_file(path: str | Path, overrides: Mapping[str, Any] | None = None) -> list[Study]:
     """Read a TOML file: keys for all studies at the top, and any number of ``[[study]]`` tables."""
-    try:
-        document = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"study file {path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"study file {path}: not TOML ({error})") from None
+    document = file_table(path)
     document.pop("executor", None)  # read by `studies/cluster.py`
     tables = document.pop("study", [{}])
     if not isinstance(tables, list) or not all(isinstance(table, Mapping) for table in tables):
@@ -189,10 +188,8 @@ def from_file(path: str | Path, overrides: Mapping[str, Any] | None = None) -> l
     options = {key: value for key, value in (overrides or {}).items() if value is not None}
 
     def build(table: Mapping[str, Any]) -> Study:
-        try:
+        with named(f"study file {path}"):
             return from_document({**document, **table, **options})
-        except InputError as error:
-            raise InputError(*(f"study file {path}: {p}" for p in error.problems)) from None
 
     return together(*(lambda table=table: build(table) for table in tables))
 

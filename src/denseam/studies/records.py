@@ -79,12 +79,31 @@ def _cell(described: Parameter, value: Any) -> Any:
 LATER: Mapping[str, object] = {name: _cell(p, p.default) for name, p in {**SETTINGS, **AXES}.items()}
 
 
-class Records(Sequence[Row]):
-    """Rows, one per run, in memory; `skipped` names the files that could not be read."""
+#: Two records of one run contradict each other if their losses differ by more than this share. Rounding, as
+#: on another device, changes them by less.
+ROUNDING = 1e-3
 
-    def __init__(self, rows: Iterable[Row], skipped: Iterable[str] = ()) -> None:
-        self._rows = list({row["key"]: row for row in _checked(rows)}.values())
+
+class Records(Sequence[Row]):
+    """Rows in memory, one per run: the first of those with the same key.
+
+    Attributes
+    ----------
+    skipped
+        The files that could not be read, with the reason.
+    contradictions
+        Runs of which there are two records with different losses, a sentence each.
+    """
+
+    def __init__(
+        self, rows: Iterable[Row], skipped: Iterable[str] = (), contradictions: Iterable[str] = ()
+    ) -> None:
+        kept: dict[str, Row] = {}
+        for row in _checked(rows):
+            kept.setdefault(row["key"], row)
+        self._rows = list(kept.values())
         self.skipped = tuple(skipped)
+        self.contradictions = tuple(contradictions)
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -96,7 +115,14 @@ class Records(Sequence[Row]):
         return iter(self._rows)
 
     def __add__(self, other: Records) -> Records:
-        return Records([*self, *other], (*self.skipped, *other.skipped))
+        mine = {row["key"]: row for row in self}
+        against = [
+            f"run {row['key'][:12]}: {differing}; the first is used"
+            for row in other
+            if row["key"] in mine and (differing := difference(mine[row["key"]], row))
+        ]
+        known = (*self.contradictions, *other.contradictions, *against)
+        return Records([*self, *other], (*self.skipped, *other.skipped), known)
 
     def __repr__(self) -> str:
         studies = {(row.get("study"), row.get("study_id")) for row in self}
@@ -134,6 +160,17 @@ class Records(Sequence[Row]):
         except ImportError:
             raise InputError("to_pandas needs pandas: pip install pandas") from None
         return self.table().to_pandas()
+
+
+def difference(one: Row, other: Row) -> str:
+    """Return how two records of one run contradict each other; '' if they do not."""
+    if any(name not in row for name in ("status", "final_mse") for row in (one, other)):
+        return ""
+    losses = float(one["final_mse"]), float(other["final_mse"])
+    if one["status"] == other["status"] and math.isclose(*losses, rel_tol=ROUNDING):
+        return ""
+    (a, b), (c, d) = ((row["status"], f"{loss:.6g}") for row, loss in zip((one, other), losses, strict=True))
+    return f"two records contradict each other ({a} with {b}, and {c} with {d})"
 
 
 def _checked(rows: Iterable[Row]) -> list[Row]:
@@ -202,7 +239,7 @@ def by_loss(records: Records, by: By) -> Records:
         return records
     kept = ({k: v for k, v in row.items() if k != "loss"} for row in records)  # the curves are of training
     named = (row | {"loss_name": "held-out MSE", "final_mse": _known(row[LOSSES[by]])} for row in kept)
-    return Records(named, records.skipped)
+    return Records(named, records.skipped, records.contradictions)
 
 
 def has_heldout(records: Iterable[Row]) -> bool:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import os
 import threading
 import time
 import warnings
 from collections.abc import Sequence
 from concurrent.futures import Executor
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -30,7 +32,17 @@ RunsOfStudies = Sequence[tuple[Study, list[RunSpec]]]
 
 @dataclasses.dataclass(frozen=True)
 class Summary:
-    """What a sweep did; `set_aside` are the shards that workers could not train."""
+    """What a sweep did.
+
+    Attributes
+    ----------
+    runs, reused, diverged
+        The number of runs in `records`, of those that existed before, and of those that diverged.
+    records
+        The requested runs, as they were read back from the folder.
+    set_aside
+        The shards that workers could not train.
+    """
 
     runs: int
     reused: int
@@ -44,6 +56,19 @@ class Summary:
         if self.set_aside:
             raise RunsSetAside(self.set_aside)
         return self.records
+
+
+class RunsLost(OSError):
+    """Runs that were trained and written are not in the folder any more, or cannot be read."""
+
+    def __init__(self, lost: int, runs: int, folder: Path, skipped: Sequence[str] = ()) -> None:
+        unreadable = f" ({'; '.join(skipped)})" if skipped else ""
+        super().__init__(
+            errno.EIO,
+            f"{lost} of {runs} runs are not in the folder any more, or cannot be read{unreadable}; "
+            "run it again to train them",
+            str(folder),
+        )
 
 
 def sweep(
@@ -126,9 +151,13 @@ def run_specs(
     finally:
         progress.sweep_ends()
     records = Records(rows) if store is None else _requested(store, keys)
+    read = {record["key"] for record in records}
+    aside = {spec.key for shard in set_aside for spec in shard.shard.specs}
+    if store is not None and (lost := keys - read - aside):
+        raise RunsLost(len(lost), len(keys), store.folder, records.skipped)
     diverged = sum(record["status"] == "diverged" for record in records)
     seconds = time.perf_counter() - began
-    return Summary(len(keys), len(keys & present), diverged, seconds, records, tuple(set_aside))
+    return Summary(len(read), len(read & present), diverged, seconds, records, tuple(set_aside))
 
 
 def _check_precisions(requested: RunsOfStudies, devices: Sequence[Any] | None) -> None:
@@ -161,14 +190,18 @@ def _prepare(store: Store, requested: RunsOfStudies) -> set[str]:
 def _requested(store: Store, keys: set[str]) -> Records:
     """Return the records of the runs with these keys."""
     records = store.read()
-    return Records([record for record in records if record["key"] in keys], records.skipped)
+    chosen = [record for record in records if record["key"] in keys]
+    return Records(chosen, records.skipped, records.contradictions)
 
 
 def _train_here(todo: RunsOfStudies, store: Store | None, **options: Any) -> list[Row]:
     """Train in this process, and save each chunk as soon as it ends."""
     rows: list[Row] = []
     for study, specs in todo:
+        digest = study.source().digest
         for outcomes in train_runs(study, specs, **options):
+            if study.source().digest != digest:
+                raise InputError(f"data {study.data}: changed during the training; run it again")
             fresh = [row(study, outcome) for outcome in outcomes]
             if store is not None:
                 store.write(fresh)

@@ -229,15 +229,20 @@ def run_shard(shard: Shard) -> dict[str, Any]:
         todo = [spec for spec in part.specs if spec.key not in runs]
         if not todo:
             continue
-        if part.study.id != part.study_id:
-            raise InputError(f"data {part.study.data}: is not the same on the worker {socket.gethostname()}")
+        _check_data(part)
         for rows in _trained(part, todo):
+            _check_data(part)  # it may have changed meanwhile
             # Another worker may have been given the same runs by a driver that has died since.
             runs |= store.look()
             store.write([row for row in rows if row["key"] not in runs])
             runs |= {row["key"]: (row["status"], row["final_mse"]) for row in rows if row["key"] not in runs}
             trained += len(rows)
     return {"runs": {spec.key: runs[spec.key] for spec in shard.specs}, "trained": trained}
+
+
+def _check_data(part: StudyRuns) -> None:
+    if part.study.id != part.study_id:
+        raise InputError(f"data {part.study.data}: is not the same on the worker {socket.gethostname()}")
 
 
 def _trained(part: StudyRuns, specs: Sequence[RunSpec]) -> Iterator[list[Row]]:

@@ -2,8 +2,9 @@
 
 A shard is written to a temporary name, synced and renamed, so it is complete or absent. Its name holds
 the hash of the keys of its runs and that of its content, so that a changed byte is noticed (Parquet's
-own checksums do not cover its footer). Readers skip files they cannot read, report their names, and
-keep one row of each key. Resuming means: keys requested minus keys present.
+own checksums do not cover its footer). Readers skip files they cannot read or whose cells no run can have,
+report their names and the runs of which two records contradict each other, and keep one row of each key.
+Resuming means: keys requested minus keys present.
 
 Shards are Parquet files with page checksums, and other tools open them as one table::
 
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import errno
 import hashlib
 import io
 import json
@@ -24,9 +26,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from denseam.errors import InputError, path_of
-from denseam.files import write_whole
-from denseam.studies.records import COLUMNS, LATER, OPTIONAL, PROBE_COLUMNS, Records, Row
+from denseam.errors import InputError, listed_of, path_of, read_entries, table_of
+from denseam.files import json_table, make_folder, text_of, write_whole
+from denseam.studies.cells import check_cells
+from denseam.studies.records import COLUMNS, LATER, OPTIONAL, PROBE_COLUMNS, Records, Row, difference
+from denseam.studies.tables import without_formula
 
 #: The folder beside the shards with the description of every study they came from.
 STUDIES = "studies"
@@ -42,17 +46,14 @@ class Store:
     def prepare(self) -> None:
         """Create the folder and check that it is writable, before any work is done."""
         try:
-            self.shards.mkdir(parents=True, exist_ok=True)
-            probe = self.shards / f".probe-{os.getpid()}"
-            probe.write_bytes(b"x" * 4096)
-            probe.unlink()
+            make_folder(self.shards)
         except OSError as error:
             raise InputError(f"out {self.folder}: cannot be written ({error.strerror})") from None
 
     def write(self, rows: Sequence[Row]) -> Path:
         """Write one shard: completely, or not at all."""
         keys = hashlib.sha256("".join(sorted(row["key"] for row in rows)).encode()).hexdigest()[:16]
-        content = _parquet_bytes(Records(rows))
+        content = parquet_bytes(Records(rows))
         target = self.shards / f"{keys}-{_digest(content)}.parquet"
         write_whole(target, content)
         return target
@@ -65,17 +66,27 @@ class Store:
         """Return all rows (of these columns, in these files); name the files that are unreadable."""
         if not self.shards.is_dir():
             raise InputError(f"{self.folder}: holds no results (no folder 'shards' in it)")
-        rows: list[Row] = []
+        rows: dict[str, tuple[str, Row]] = {}
         skipped: list[str] = []
+        contradictions: list[str] = []
         wanted = list(COLUMNS) if columns is None else ["key", *(c for c in columns if c != "key")]
         for name in sorted(self.names() if only is None else only):
-            path = self.shards / name
             try:
-                rows += _read_shard(path, wanted)
+                shard = _read_shard(self.shards / name, wanted)
+            except FileNotFoundError:
+                skipped.append(f"{name}: vanished while the folder was read")
+                continue
             except Exception as error:
                 reason = " ".join(str(error).split())[:160]
-                skipped.append(f"{path.name}: {reason or type(error).__name__}")
-        return Records(rows, skipped)
+                skipped.append(f"{name}: {reason or type(error).__name__}")
+                continue
+            for row in shard:
+                first, known = rows.setdefault(row["key"], (name, row))
+                if known is not row and (differing := difference(known, row)):
+                    contradictions.append(
+                        f"run {row['key'][:12]}: {differing}, in {first} and {name}; the first is used"
+                    )
+        return Records((row for _, row in rows.values()), skipped, contradictions)
 
     def write_study(self, study_id: str, document: Mapping[str, Any]) -> None:
         """Write the description of a study beside its runs; the same one only once."""
@@ -89,8 +100,8 @@ class Store:
         """Return the stored descriptions of a study as documents; several sweeps may share an id."""
         documents = []
         for path in sorted((self.folder / STUDIES).glob(f"{study_id}-*.json")):
-            with contextlib.suppress(ValueError, KeyError, TypeError, OSError):
-                documents.append(dict(json.loads(path.read_bytes())["study"]))
+            with contextlib.suppress(InputError, OSError):
+                documents.append(read_entries(json_table(text_of(path)), {"study": table_of()})["study"])
         return documents
 
     def keys(self) -> set[str]:
@@ -107,7 +118,9 @@ class Store:
             with contextlib.suppress(Exception):  # named by `read` already
                 if wanted & {row["key"] for row in _read_shard(path, ["key"])}:
                     rows = _read_shard(path, ["key", "loss"])
-                    curves |= {row["key"]: row["loss"] for row in rows if row["key"] in wanted}
+                    curves = {row["key"]: row["loss"] for row in rows if row["key"] in wanted} | curves
+        if wanted - curves.keys():
+            raise OSError(errno.ESTALE, "the folder changed while it was read", str(self.folder))
         return curves
 
 
@@ -115,9 +128,12 @@ def _digest(content: bytes) -> str:
     return hashlib.blake2b(content, digest_size=8).hexdigest()
 
 
-def _parquet_bytes(records: Records) -> bytes:
+def parquet_bytes(records: Records) -> bytes:
+    """Return all columns as one Parquet file."""
+    import pyarrow.parquet as pq
+
     sink = io.BytesIO()
-    write_parquet(records, sink)
+    pq.write_table(records.table(), sink, compression="zstd", write_page_checksum=True)
     return sink.getvalue()
 
 
@@ -128,53 +144,59 @@ def _read_shard(path: Path, columns: list[str]) -> list[Row]:
     content = path.read_bytes()
     if _digest(content) != path.stem.split("-")[1]:
         raise ValueError("damaged: its content is not what was written")
-    return (_json_rows if path.suffix == ".json" else _parquet_rows)(content, columns)
-
-
-def _parquet_rows(content: bytes, columns: list[str]) -> list[Row]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    file = pq.ParquetFile(pa.BufferReader(content))
-    present = set(file.schema_arrow.names)
-    table = file.read([c for c in columns if c in present], use_threads=False)
-    empty = [c for c in OPTIONAL if c in table.column_names and table[c].null_count == len(table)]
-    rows: list[Row] = table.drop_columns(empty).to_pylist()
+    table = (_json_table if path.suffix == ".json" else _parquet_table)(content)
+    check_cells(table)
+    present = set(table.column_names)
+    chosen = table.select([c for c in columns if c in present])
+    empty = [c for c in OPTIONAL if c in chosen.column_names and chosen[c].null_count == len(chosen)]
+    rows: list[Row] = chosen.drop_columns(empty).to_pylist()
     later = {c: LATER.get(c) for c in columns if c not in present and c not in OPTIONAL}
     return [row | later for row in rows] if later else rows
 
 
-def _json_rows(content: bytes, columns: list[str]) -> list[Row]:
-    later = {c: LATER.get(c) for c in columns if c not in OPTIONAL}
-    rows = json.loads(content)["rows"]
-    return [later | _unplain({c: row[c] for c in columns if c in row}) for row in rows]
-
-
-def write_csv(records: Records, file: Any) -> None:
-    """Write the columns of single values; infinity is `inf`."""
-    columns = [c for c in COLUMNS if COLUMNS[c] != "l"]
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(["" if row[c] is None else row[c] for c in columns] for row in records)
-
-
-def write_probes_csv(records: Records, file: Any) -> None:
-    """Write the probes, one row for each run and step."""
-    named = [(name, c) for name, c in PROBE_COLUMNS.items() if any(row.get(c) for row in records)]
-    whose = ("key", "study", "scale", "features", "memories", "samples", "batch", "eta0", "seed")
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow([*whose, "step", *(name for name, _ in named)])
-    for row in records:
-        for i, step in enumerate(row.get("probe_steps") or ()):
-            values = (row[c][i] if row.get(c) else "" for _, c in named)
-            writer.writerow([*(row[c] for c in whose), int(step), *values])
-
-
-def write_parquet(records: Records, file: str | os.PathLike[str] | io.BytesIO) -> None:
-    """Write all columns as one Parquet file."""
+def _parquet_table(content: bytes) -> Any:
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    pq.write_table(records.table(), file, compression="zstd", write_page_checksum=True)
+    return pq.ParquetFile(pa.BufferReader(content)).read(use_threads=False)
+
+
+def _json_table(content: bytes) -> Any:
+    import pyarrow as pa
+
+    rows = read_entries(json_table(content), {"rows": listed_of(table_of())})["rows"]
+    return pa.Table.from_pylist([_unplain({c: row[c] for c in COLUMNS if c in row}) for row in rows])
+
+
+def write_export(out: str | os.PathLike[str], content: bytes) -> None:
+    """Write a table to a file."""
+    write_whole(path_of("out", out), content)
+
+
+def csv_text(records: Records) -> str:
+    """Return the columns of single values as CSV; infinity is `inf`."""
+    columns = [c for c in COLUMNS if COLUMNS[c] != "l"]
+    return _csv([columns, *([row[c] for c in columns] for row in records)])
+
+
+def probes_csv(records: Records) -> str:
+    """Return the probes as CSV, one row for each run and step."""
+    named = [(name, c) for name, c in PROBE_COLUMNS.items() if any(row.get(c) for row in records)]
+    whose = ("key", "study", "scale", "features", "memories", "samples", "batch", "eta0", "seed")
+    lines: list[list[Any]] = [[*whose, "step", *(name for name, _ in named)]]
+    for row in records:
+        for i, step in enumerate(row.get("probe_steps") or ()):
+            values = (row[c][i] if row.get(c) else None for _, c in named)
+            lines.append([*(row[c] for c in whose), int(step), *values])
+    return _csv(lines)
+
+
+def _csv(lines: Iterable[Sequence[Any]]) -> str:
+    """Return lines of cells as CSV; spreadsheets must not take a text for a formula."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerows([without_formula(v) if isinstance(v, str) else v for v in line] for line in lines)
+    return file.getvalue()
 
 
 def _unplain(row: Row) -> Row:

@@ -12,13 +12,14 @@ import difflib
 import hashlib
 import itertools
 import json
+import math
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from denseam.data.sources import GAUSSIANS, Source, source
-from denseam.errors import InputError, collecting, listed, refuse, shown, together
+from denseam.errors import COUNTS_BELOW, InputError, collecting, listed, refuse, shown, together
 from denseam.model import lagrangians
 from denseam.model.lagrangians import Identity, Lagrangian, Softmax, Tanh
 from denseam.rules import Parameterization, Shape, cost, parameterization
@@ -48,6 +49,9 @@ _SAMPLED = 1000
 
 #: The regimes, as they are written in Python.
 _REGIMES = ", ".join(f"{regime.__name__}(…)" for regime in REGIMES.values())
+
+#: The most runs of a study: all of them are described in memory.
+MOST_RUNS = 1_000_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,6 +149,8 @@ class Study(Description):
         if schedule is not None and schedule.own:
             self._set({"schedule": schedule})  # a worker elsewhere does not know its name
         problems += self._belonging_problems(lagrangian, schedule)
+        if "scales" in values and "seeds" in values:
+            problems += self._count_problems()
         refuse(dict.fromkeys(problems))
         assert lagrangian is not None
         # The Lagrangian holds its power.
@@ -188,6 +194,13 @@ class Study(Description):
         if "noise" in axes:
             self._set({"noise": axes["noise"][0]})
         return problems
+
+    def _count_problems(self) -> Iterator[str]:
+        """Yield the problem of more runs than a study can have."""
+        axes = (self.eta0, *self.axes.values(), self.scales, tuple(self.seeds))  # type: ignore[arg-type]
+        runs = math.prod(map(len, axes))
+        if runs > MOST_RUNS:
+            yield f"a study must have at most {MOST_RUNS} runs, got {runs}: fewer seeds or values"
 
     def _belonging_problems(self, lagrangian: Lagrangian | None, schedule: Schedule | None) -> list[str]:
         """Return the axes that this model, this optimizer or this schedule does not have, a sentence each."""
@@ -281,6 +294,8 @@ class Study(Description):
             with collecting(problems, f"scale {scale}: "):
                 shape = self.shape(scale)
                 problems += [f"scale {scale}: {p}" for p in self.regime.problems(scale)]
+                if isinstance(self.epochs, int) and (steps := self.updates(shape)) >= COUNTS_BELOW:
+                    problems.append(f"scale {scale}: a run must have fewer than 2^31 steps, got {steps}")
                 if data is not None:
                     problems += data.problems(shape)
         return problems
@@ -501,6 +516,11 @@ class Study(Description):
         many = "" if seeds == 1 else "s"
         epochs = "" if "E" in self.regime.grows else f"; {self.epochs} epochs"
         return f"{self.name}: {self.regime.letter} = {scales}; {axes}; {seeds} seed{many}{epochs}"
+
+
+def decays(values: Mapping[str, float | None]) -> bool:
+    """Return whether W decays in a run with these axis values."""
+    return bool(values.get("decay") or values.get("decay_time"))
 
 
 def unknown(what: str, name: str, known: Iterable[str]) -> str:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import csv
 import gzip
-import json
+import io
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from denseam.errors import InputError
+from denseam.errors import InputError, named
+from denseam.files import json_value
 
 #: Column → its values, one for each row.
 Table = Mapping[str, Sequence[Any]]
@@ -36,6 +38,19 @@ def of_file(path: Path) -> Table:
     if suffix in (".csv", ".tsv"):
         return _of_csv(text, "\t" if suffix == ".tsv" else ",")
     return _of_json(text)
+
+
+#: A text that a spreadsheet would take for a formula, maybe with the apostrophes that prevent it.
+_FORMULA = re.compile(r"'*[=+\-@\t\r]")
+
+
+def without_formula(cell: str) -> str:
+    """Return a text for CSV: an apostrophe before what a spreadsheet would compute. `_of_csv` removes it."""
+    return f"'{cell}" if _FORMULA.match(cell) else cell
+
+
+def _with_formula(cell: str) -> str:
+    return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
 
 
 def is_frame(source: object) -> bool:
@@ -76,7 +91,8 @@ def _flat(row: Mapping[Any, Any], before: str = "") -> dict[str, Any]:
 
 def _of_csv(text: str, delimiter: str) -> Table:
     try:
-        lines = [line for line in csv.reader(text.splitlines(), delimiter=delimiter, strict=True) if line]
+        read = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+        lines = [[*map(_with_formula, line)] for line in read if line]
     except csv.Error as error:
         raise InputError(f"cannot be read as CSV ({_line(error)})") from None
     head, rows = [name.strip() for name in lines[0]] if lines else [], lines[1:]
@@ -92,10 +108,8 @@ def _of_json(text: str) -> Table:
     rows: list[Any] = []
     lines = [text] if text.lstrip().startswith("[") else text.splitlines()
     for i, line in enumerate(lines):
-        try:
-            content = json.loads(line) if line.strip() else []
-        except ValueError as error:
-            raise InputError(f"line {i + 1} is not JSON ({_line(error)})") from None
+        with named(f"line {i + 1}"):
+            content = json_value(line) if line.strip() else []
         rows += content if isinstance(content, list) else [content]
     return of_rows(rows)
 

@@ -56,7 +56,8 @@ class Steps(NamedTuple):
     @classmethod
     def from_json(cls, document: Mapping[str, Any] | None) -> Steps | None:
         """Read what `to_json` wrote; None if there is nothing."""
-        return None if document is None else cls(int(document["number"]), float(document["size"]))
+        steps = shared.number_and_size(document)
+        return None if steps is None else cls(*steps)
 
 
 class DenseAM(nn.Module):  # type: ignore[misc, unused-ignore]  # untyped where torch is not there

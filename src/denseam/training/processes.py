@@ -6,7 +6,6 @@ import contextlib
 import os
 import re
 import sys
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeVar
@@ -16,7 +15,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from denseam.errors import InputError, refuse
-from denseam.files import ALONE, Writers, each
+from denseam.files import ALONE, Writers, each, make_folder
 
 #: A value that processes agree on.
 Plain = TypeVar("Plain", bool, int, float)
@@ -64,6 +63,13 @@ class Processes:
         """Wait for all of them; return whether all are well."""
         return bool(np.all(multihost_utils.process_allgather(np.asarray(well))))
 
+    def total(self, number: int) -> int:
+        """Wait for all of them; return the sum of their numbers, modulo 2⁶⁴."""
+        # As bytes: without x64 JAX has no integers above 2³¹.
+        own = np.frombuffer((number % (1 << 64)).to_bytes(8, "little"), np.uint8)
+        rows = np.asarray(multihost_utils.process_allgather(own), np.uint8).reshape(-1, 8)
+        return sum(int.from_bytes(row.tobytes(), "little") for row in rows) % (1 << 64)
+
 
 def writers() -> Writers:
     """Return the processes that train together."""
@@ -84,14 +90,10 @@ def as_the_first_says(value: Plain) -> Plain:
 def check_folder(folder: Path) -> None:
     """Create a folder; refuse one that is not writable or not the same for all processes."""
     together, number = writers(), as_the_first_says(int.from_bytes(os.urandom(2), "big"))
-    sign, own = folder / f".sign-{number}", folder / f".probe-{uuid.uuid4().hex}"
+    sign = folder / f".sign-{number}"
 
     def probe() -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        try:
-            own.write_bytes(b"x" * 4096)
-        finally:
-            own.unlink(missing_ok=True)
+        make_folder(folder)
         if together.first:
             sign.touch()
 

@@ -15,7 +15,7 @@ from jaxtyping import Array, ArrayLike, Float
 from denseam.data.concerns import concerns_of, warn
 from denseam.errors import InputError, at_least_zero, refuse, shown, typed, whole
 from denseam.model.dense_am import DenseAM, Parameters
-from denseam.training.batches import Batches, draw_batches, noisy_batch
+from denseam.training.batches import Batches, draw_batches, mean_square, noisy_batch
 from denseam.training.columns import Batch, Joined, batch_of
 from denseam.training.divergence import EndStatus, ending, infinite_once_blown
 from denseam.training.gradient import loss_of_columns, mse, step_on_columns
@@ -166,7 +166,9 @@ def train(
                 break
     finally:
         progress.training_ends()
-    trained, end = dataclasses.replace(bare, scales=model.scales), ending(curve, initial_mse)
+    decays = optimizer.decay is not None and bool(np.any(np.asarray(optimizer.decay) > 0))
+    forgotten = float(mean_square(array)) if decays else None
+    trained, end = dataclasses.replace(bare, scales=model.scales), ending(curve, initial_mse, forgotten)
     return Run(trained, end.curve, initial_mse, end.status, end.diverged_at, state)
 
 

@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from denseam.analysis.causes import Cause
-from denseam.analysis.transfer import Verdict
 from denseam.rules.table import is_prescribed
 from denseam.studies.description import AXES
 from denseam.studies.study import Study
@@ -28,7 +26,8 @@ class Remedy(enum.Enum):
     TAKE_PRESCRIPTION = "the parameterization '{names}' is not the prescription: leave it out"
     CENTRE = "centre the activations: leave out --uncentered"
     ZERO_BIASES = "start the biases at zero: leave out --bias-init"
-    LEAVE_AXES = "eta0 transfers, {names} does not: leave it at its default"
+    LEAVE_AXES = "eta0 alone would be within the tolerance: tune without {names}"
+    TUNE_LONGER = "train the small models as long as the target: leave out --tune-epochs"
     LEARN_MORE = "train for more --epochs, with less --noise, or scale the data (--unit-variance)"
     MORE_BUDGET = (
         "runs at {letter} = {scale} should settle it: allow them with --budget {budget:g} (run again with "
@@ -66,9 +65,9 @@ class Advice:
 
 def advise(
     goal: Goal,
-    others: Mapping[str, Verdict],
     offer: tuple[int, float] | None,
     *,
+    moving: tuple[str, ...] = (),
     learned: bool,
     may_probe: bool,
 ) -> Advice:
@@ -76,10 +75,10 @@ def advise(
 
     Parameters
     ----------
-    others
-        The verdicts on axes besides η0.
     offer
         The size whose runs should bring the bound below the tolerance, and the budget that allows them.
+    moving
+        The tuned axes besides η0 without which the bound should be within the tolerance.
     learned
         Whether anything was learned at the largest size.
     may_probe
@@ -88,11 +87,12 @@ def advise(
     known = obstacle(goal.study)
     if known is not None:
         return known
-    moving = tuple(axis for axis, v in others.items() if v.cause is not Cause.HOLDS)
-    if moving:
-        return Advice(Remedy.LEAVE_AXES, names=moving)
     if not learned:
         return Advice(Remedy.LEARN_MORE)
+    if goal.tune_epochs is not None:
+        return Advice(Remedy.TUNE_LONGER)
+    if moving:
+        return Advice(Remedy.LEAVE_AXES, names=moving)
     if offer is not None:
         scale, budget = offer
         return Advice(Remedy.MORE_BUDGET, letter=goal.letter, scale=scale, budget=budget)
@@ -129,6 +129,7 @@ def commands(
     around: float | None,
     constants: Mapping[str, float],
     options: Mapping[str, Any],
+    described: Goal | None = None,
 ) -> tuple[str, ...]:
     """Return the commands that would settle a refusal.
 
@@ -144,8 +145,10 @@ def commands(
         The values of other tuned axes.
     options
         The options of the search, as in `denseam.workflow.command_lines.tune_line`.
+    described
+        The goal as it was described, if the search changed its batch.
     """
-    again = _remedied(goal, advice)
+    again = _remedied(described or goal, advice)
     lines = [None if again is None else tune_line(again, out, **_changed(options, advice))]
     if around is not None:
         lines.append(sweep_target_line(goal, out / TARGET_SWEEP, around, constants=constants))
@@ -172,6 +175,8 @@ def _remedied(goal: Goal, advice: Advice) -> Goal | None:
             changes = {"epochs": 2 * study.epochs}
         case Remedy.OTHER_SIZES:
             return dataclasses.replace(goal, ladder=advice.scales, given=True)
+        case Remedy.TUNE_LONGER:
+            return dataclasses.replace(goal, tune_epochs=None)
         case Remedy.SWEEP_TARGET:
             return None
     return dataclasses.replace(goal, study=dataclasses.replace(study, **changes, name=""))

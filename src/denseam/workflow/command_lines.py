@@ -6,6 +6,7 @@ wherever it is typed. There is no line (None) if the activation or the parameter
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shlex
 from collections.abc import Mapping
@@ -17,7 +18,7 @@ from denseam.rules.sizes import WORDS
 from denseam.studies.description import DOCUMENT, ETA0, REGIME
 from denseam.studies.documents import option_words, sweep_line, to_document, words_of
 from denseam.workflow.goals import Goal, default_ladder
-from denseam.workflow.target_sizes import TargetSizes
+from denseam.workflow.target_sizes import TUNE_EPOCHS, TargetSizes
 
 #: The grid of a sweep at the target: a decade to each side of the expected optimum, four values per decade.
 DECADES, VALUES = 1, 9
@@ -47,14 +48,17 @@ def sweep_target_line(
     low, high = (float(f"{around * 10.0**d:.2g}") for d in (-DECADES, DECADES))
     held = {axis: (value,) for axis, value in (constants or {}).items()}
     study = goal.at((goal.target,), logspace(low, high, VALUES), seeds, **held)
+    study = dataclasses.replace(study, epochs=goal.study.epochs)
     return sweep_line(to_document(study), str(out))
 
 
 def tune_line(goal: Goal, out: Folder, **options: Any) -> str | None:
     """Return the `denseam tune` of a goal; `options` are the command's own, as in ``budget=0.2``."""
-    by_default = goal == Goal(goal.study, default_ladder(goal.study))
-    scales = {} if by_default else {"scales": goal.ladder}
-    return _line("tune", goal, scales, options | {"out": str(out)})
+    by_default = not goal.given and goal.ladder == default_ladder(goal.study)
+    more: dict[str, Any] = {} if by_default else {"scales": goal.ladder}
+    if goal.tune_epochs is not None:
+        more[TUNE_EPOCHS.document] = goal.tune_epochs
+    return _line("tune", goal, more, options | {"out": str(out)})
 
 
 def train_line(goal: Goal, out: Folder, eta0: float) -> str | None:
@@ -64,7 +68,9 @@ def train_line(goal: Goal, out: Folder, eta0: float) -> str | None:
 
 def _line(command: str, goal: Goal, more: Mapping[str, Any], options: Mapping[str, Any]) -> str | None:
     """Return a command on the data of a goal: what describes the goal, and the command's own options."""
-    described: dict[str, Parameter] = {**DOCUMENT, **parameters(TargetSizes), ETA0.document: ETA0}
+    described: dict[str, Parameter] = {
+        **DOCUMENT, **parameters(TargetSizes), ETA0.document: ETA0, TUNE_EPOCHS.document: TUNE_EPOCHS
+    }  # fmt: skip
     words = words_of({**_document(goal), **more}, described)
     if words is None:
         return None

@@ -9,13 +9,13 @@ from typing import Any
 
 from denseam.data.concerns import Concern, warn
 from denseam.data.sources import source
-from denseam.errors import InputError, refuse
-from denseam.rules import Shape
+from denseam.errors import InputError, refuse, together
+from denseam.rules import Shape, cost
 from denseam.rules.fields import parameters, short
 from denseam.studies.description import AXES, DOCUMENT
 from denseam.studies.documents import from_document, preparation_from
 from denseam.studies.study import Study
-from denseam.workflow.target_sizes import TargetSizes
+from denseam.workflow.target_sizes import TUNE_EPOCHS, TargetSizes
 
 #: The smallest N to begin with, and the smallest that is used if there are too few others: the optimum of a
 #: smaller model says little.
@@ -41,11 +41,19 @@ class Goal:
         The sizes to tune at, rising; below the target, unless they were given.
     given
         Whether these sizes were given; all of them are then trained with all seeds.
+    tune_epochs
+        The epochs of the small models, if they are trained shorter than the target.
     """
 
     study: Study
     ladder: tuple[int, ...]
     given: bool = False
+    tune_epochs: int | None = None
+
+    @property
+    def short_epochs(self) -> int:
+        """The epochs of the small models."""
+        return self.tune_epochs or self.study.epochs
 
     @property
     def target(self) -> int:
@@ -68,16 +76,26 @@ class Goal:
         return self.study.source().concerns(self.study.noise)
 
     def at(self, scales: tuple[int, ...], eta0: tuple[float, ...], seeds: int, **axes: Any) -> Study:
-        """Return the study with these sizes, learning rates and seeds."""
+        """Return the study of small models with these sizes, learning rates and seeds."""
         held = {k: v for k, v in self.study.axes.items() if k not in axes}
-        return dataclasses.replace(self.study, scales=scales, eta0=eta0, seeds=seeds, axes=held | axes)
+        return dataclasses.replace(
+            self.study, scales=scales, eta0=eta0, seeds=seeds, axes=held | axes, epochs=self.short_epochs
+        )
 
-    def operations(self, scale: int) -> float:
-        """Return the operations of one run at a scale."""
-        return self.study.operations(self.study.shape(scale))
+    def operations(self, scale: int, epochs: int | None = None) -> float:
+        """Return the operations of one run at a scale; by default with the epochs of the small models."""
+        shape = self.study.shape(scale)
+        return cost.operations(shape, shape.E or epochs or self.short_epochs, self.study.optimizer)
+
+    @property
+    def target_operations(self) -> float:
+        """The operations of one run at the target."""
+        return self.operations(self.target, self.study.epochs)
 
 
-def goal(data: str, *, scales: Sequence[int] | None = None, **target: Any) -> Goal:
+def goal(
+    data: str, *, scales: Sequence[int] | None = None, tune_epochs: int | None = None, **target: Any
+) -> Goal:
     """Return the goal with these sizes; warn if the data is badly scaled (`DataWarning`).
 
     Parameters
@@ -86,14 +104,25 @@ def goal(data: str, *, scales: Sequence[int] | None = None, **target: Any) -> Go
         As in `Study`.
     scales
         The sizes to tune at; by default they are chosen from the data.
+    tune_epochs
+        The epochs of the small models; by default those of the target.
     target
         The target, as the arguments of `target_study`.
     """
-    study = target_study(data, **target)
+    study, short = together(
+        lambda: target_study(data, **target),
+        lambda: None if tune_epochs is None else int(TUNE_EPOCHS.read(tune_epochs)),
+    )
+    if short is not None and study.regime.letter == "E":
+        raise InputError(f"tune_epochs does not belong to the regime {study.regime.name!r}, use scales")
+    if short is not None and short > study.epochs:
+        raise InputError(f"tune_epochs must be at most the epochs of the target, {study.epochs}, got {short}")
+    short = None if short == study.epochs else short
     if scales:
-        wanted = Goal(study, _checked(DOCUMENT["scales"].read(scales), study.scales[0], study), given=True)
+        sizes = _checked(DOCUMENT["scales"].read(scales), study.scales[0], study)
+        wanted = Goal(study, sizes, given=True, tune_epochs=short)
     else:
-        wanted = Goal(study, ladder(study, study.scales[0]))
+        wanted = Goal(study, ladder(study, study.scales[0]), tune_epochs=short)
     warn(wanted.concerns, f"data {data}")
     return wanted
 

@@ -15,7 +15,17 @@ from jaxtyping import Bool, Float
 from denseam.data.encoder import Encoder
 from denseam.data.readers import Raw
 from denseam.data.reductions import Projection
-from denseam.errors import DataWarning, InputError, at_least_zero, refuse, typed
+from denseam.errors import (
+    AT_LEAST_0,
+    DataWarning,
+    InputError,
+    at_least_zero,
+    named,
+    read_entries,
+    refuse,
+    table_of,
+    typed,
+)
 from denseam.files import ALONE, Writers
 from denseam.model import checkpoint, shared
 from denseam.model.dense_am import DenseAM
@@ -29,6 +39,13 @@ STEPS = 10
 PIECE_BYTES = 1 << 28
 #: Index along recall of the start, of one step and of the end.
 TIMES = {"start": 0, "once": 1, "end": -1}
+
+#: What the document of a checkpoint says beside the model itself.
+_ENTRIES = {
+    "data": table_of().or_none(),
+    "training": table_of({"square": AT_LEAST_0, "error": AT_LEAST_0}).or_none(),
+    "noise": AT_LEAST_0.or_none(),
+}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -74,19 +91,16 @@ class Memory:
         tensors, document = checkpoint.read(path)
         model = DenseAM.from_document(tensors, document, path)
         encoder = None
-        if document.get("data"):
-            mine = {k.removeprefix("data."): v for k, v in tensors.items() if k.startswith("data.")}
-            try:
-                encoder = Encoder.from_document(document["data"], mine)
-            except (KeyError, TypeError, ValueError) as error:
-                raise InputError(f"checkpoint {path}: damaged or foreign ({error})") from None
-            if encoder.features != model.N:
-                raise InputError(
-                    f"checkpoint {path}: its data has {encoder.features} features, its model {model.N}"
-                )
-        samples = document.get("training")
+        with named(f"checkpoint {path}"):
+            values = read_entries(document, _ENTRIES)
+            if values["data"]:
+                mine = {k.removeprefix("data."): v for k, v in tensors.items() if k.startswith("data.")}
+                encoder = Encoder.from_document(values["data"], mine)
+                if encoder.features != model.N:
+                    raise InputError(f"its data has {encoder.features} features, its model {model.N}")
+        samples = values["training"]
         reference = Reference(samples["square"], samples["error"]) if samples else None
-        return cls(model, encoder, float(document.get("noise") or 0.0), reference)
+        return cls(model, encoder, float(values["noise"] or 0.0), reference)
 
     # --- between files and states ------------------------------------------------------------------
 

@@ -15,10 +15,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from denseam.analysis.thresholds import REGRET_GOOD
 from denseam.data.concerns import Concern
 from denseam.errors import InputError, listed, refuse, typed
 from denseam.rules import Shape
-from denseam.rules.cost import step_operations, training_bytes, updates
+from denseam.rules.cost import operations, step_operations, training_bytes, updates
 from denseam.rules.optimizers import OPTIMIZERS
 from denseam.rules.sizes import WORDS
 from denseam.training.devices import cores, platform_of
@@ -26,7 +27,7 @@ from denseam.workflow import roofline
 from denseam.workflow.data_use import DataUse, data_use
 from denseam.workflow.goals import Goal
 from denseam.workflow.rates import rates_here
-from denseam.workflow.search import BUDGET, SWEEP_RUNS, expected_runs
+from denseam.workflow.search import BUDGET, SWEEP_RUNS, Terms, expected_runs
 
 #: The share of the product rate of a GPU that a whole step reaches. It is below `roofline.PRODUCT_SHARE`, the
 #: share of the products alone, since it includes the passes over memory: a plan does not measure bandwidth.
@@ -145,25 +146,27 @@ def plan(goal: Goal, *, seeds: int = 3, budget: float = BUDGET, machine: Machine
     `tune` may cost more: if necessary it widens the grid, or adds seeds, up to its budget.
     """
     refuse(typed(Goal, "a Goal, from denseam.goal(…)", goal=goal))
+    Terms(seeds, budget, REGRET_GOOD, "training", probe=False)  # refuses wrong ones
     machine = machine or Machine.here()
     study = goal.study
 
-    def row(what: str, scale: int, runs: int, together: bool) -> PlanRow:
+    def row(what: str, scale: int, runs: int, together: bool, epochs: int = study.epochs) -> PlanRow:
         shape = study.shape(scale)
+        length = shape.E or epochs
         return PlanRow(
             what=what,
             scale=scale,
             shape=shape,
             runs=runs,
-            operations=runs * study.operations(shape),
+            operations=runs * operations(shape, length, study.optimizer),
             bytes_per_run=training_bytes(shape, study.optimizer, 8 if study.precision == "float64" else 4),
-            seconds=seconds(shape, study.epochs_at(shape), runs, machine, together, study.optimizer),
+            seconds=seconds(shape, length, runs, machine, together, study.optimizer),
         )
 
     runs = expected_runs(goal, seeds, budget)
     return Plan(
         machine=machine,
-        tuning=tuple(row("tune", scale, number, True) for scale, number in runs.items()),
+        tuning=tuple(row("tune", scale, number, True, goal.short_epochs) for scale, number in runs.items()),
         training=row("train", goal.target, 1, False),
         sweep=row("sweep the target", goal.target, SWEEP_RUNS, True),
         use=data_use(goal),

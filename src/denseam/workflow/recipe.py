@@ -13,15 +13,37 @@ from typing import Any
 
 from denseam import __version__
 from denseam.analysis.prediction import Expected
-from denseam.errors import InputError, path_of
-from denseam.files import write_whole
-from denseam.studies.description import ETA0
+from denseam.errors import (
+    AT_LEAST_0,
+    FLAG,
+    NUMBER,
+    POSITIVE,
+    TEXT,
+    InputError,
+    listed_of,
+    named,
+    path_of,
+    read_entries,
+    refuse,
+    table_of,
+)
+from denseam.files import json_table, text_of, write_whole
+from denseam.studies.description import AXES, ETA0
 from denseam.studies.documents import from_document, to_document
 from denseam.studies.study import RunSpec, Study
 
 FILE = "tuned.json"
 #: The format, and the one before it, in which vectors shrank by random directions unless asked otherwise.
 FORMAT, EARLIER = 2, 1
+
+_CURVE = listed_of(NUMBER)
+EXPECTED = table_of({"low": _CURVE, "middle": _CURVE, "high": _CURVE})
+#: What `tuned.json` must hold: the outcome of the search, and its recipe if there is one.
+_OUTCOME = {"status": TEXT.or_none(), "advice": TEXT.or_none(), "recipe": table_of().or_none()}
+_RECIPE = {
+    "study": table_of(), "data_digest": TEXT, "eta0": POSITIVE, "constants": table_of(NUMBER),
+    "expected": EXPECTED.or_none(), "regret_bound": AT_LEAST_0.or_none(), "recommended": FLAG.or_none(),
+}  # fmt: skip
 
 
 class Origin(enum.Enum):
@@ -115,34 +137,38 @@ def read_recipe(folder: str | os.PathLike[str], data: str | None = None, *, acce
     """
     path = path_of("folder", folder) / FILE
     try:
-        document = json.loads(path.read_text())
+        text = text_of(path)
     except OSError:
         raise InputError(f"tuned {folder}: has no {FILE}; run denseam tune with this folder first") from None
-    except ValueError as error:
-        raise InputError(f"tuned {path}: not a readable JSON document ({error})") from None
-    if not isinstance(document, dict) or document.get("format") not in (EARLIER, FORMAT):
-        raise InputError(f"tuned {path}: written in a format that this version cannot read")
-    kept = document.get("recipe")
-    if not kept or not (accept or kept.get("recommended", True)):
-        reason = document.get("advice") or "the verdict failed"
+    with named(f"tuned {path}"):
+        document = json_table(text)
+        if document.get("format") not in (EARLIER, FORMAT):
+            raise InputError("written in a format that this version cannot read")
+        outcome = read_entries(document, _OUTCOME)
+        kept = read_entries(outcome["recipe"], _RECIPE) if outcome["recipe"] else None
+    if kept is None or not (accept or kept["recommended"] in (None, True)):
+        reason = outcome["advice"] or "the verdict failed"
         anyway = "; --accept trains anyway" if kept else ""
-        status = document.get("status", "")
+        status = outcome["status"] or ""
         raise InputError(f"tuned {folder}: {status}, so no learning rate is recommended; {reason}{anyway}")
-    try:
-        study = from_document({"eta0": 1.0, **kept["study"], **({} if data is None else {"data": data})})
-        if document["format"] == EARLIER:
-            study = _as_it_was(study)
-        curve = Expected.from_json(kept["expected"]) if kept["expected"] else None
-        recipe = Recipe(
-            study, kept["eta0"], kept["constants"], curve, tuned_eta0=kept["eta0"],
-            regret_bound=kept.get("regret_bound"), recommended=kept.get("recommended", True),
-        )  # fmt: skip
-        digest = kept["data_digest"]
-    except (KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"tuned {path}: damaged or foreign ({error})") from None
+    with named(f"tuned {path}"):
+        recipe = _recipe(kept, data, earlier=document["format"] == EARLIER)
+    study, digest = recipe.study, kept["data_digest"]
     if not study.source().has_digest(digest):
         raise InputError(f"data {study.data}: its content is not that of the tuning in {folder}")
     return recipe
+
+
+def _recipe(kept: Mapping[str, Any], data: str | None, earlier: bool) -> Recipe:
+    """Return the recipe of a document whose entries are of the right types."""
+    study = from_document({"eta0": 1.0, **kept["study"], **({} if data is None else {"data": data})})
+    axes = {axis: AXES[axis].read(value)[0] for axis, value in kept["constants"].items() if axis in AXES}
+    refuse(f"constants: unknown axis {axis!r}" for axis in kept["constants"] if axis not in AXES)
+    return Recipe(
+        _as_it_was(study) if earlier else study, kept["eta0"], axes,
+        Expected.from_json(kept["expected"]) if kept["expected"] else None, tuned_eta0=kept["eta0"],
+        regret_bound=kept["regret_bound"], recommended=kept["recommended"] is not False,
+    )  # fmt: skip
 
 
 def _as_it_was(study: Study) -> Study:

@@ -176,10 +176,16 @@ def estimate(
     )
 
 
+#: More than in any machine; all divisors of their number are tried.
+MOST_DEVICES = 1 << 20
+
+
 def best_mesh(shape: Shape, optimizer: str, where: Device, devices: int) -> list[Estimate]:
     """Return the meshes of `devices` that divide K and B: those that fit first, the fastest first."""
     assert shape.B is not None
     refuse(whole(devices=devices))
+    if devices > MOST_DEVICES:
+        raise InputError(f"devices must be at most {MOST_DEVICES}, got {devices}")
     meshes = [
         estimate(shape, optimizer, where, m, devices // m)
         for m in range(1, devices + 1)

@@ -30,7 +30,7 @@ from denseam.analysis.thresholds import FEWEST, LEARNED
 from denseam.analysis.transfer import Verdict, verdict
 from denseam.errors import InputError, listed, refuse
 from denseam.studies.records import LOSSES, By, Records, Row
-from denseam.studies.runner import run_specs
+from denseam.studies.runner import RunsOfStudies, run_specs
 from denseam.studies.study import RunSpec, Study
 from denseam.training.progress import Progress
 from denseam.workflow.advice import obstacle
@@ -80,7 +80,7 @@ def beside(goal: Goal) -> int:
 
 def target_sweep(goal: Goal) -> float:
     """Return the operations of a sweep at the target: the unit of the budget."""
-    return SWEEP_RUNS * goal.operations(goal.target)
+    return SWEEP_RUNS * goal.target_operations
 
 
 def first_runs(goal: Goal, seeds: int) -> int:
@@ -88,13 +88,20 @@ def first_runs(goal: Goal, seeds: int) -> int:
     return (FULL + beside(goal)) * seeds + SCOUTED
 
 
-def first_size(goal: Goal, seeds: int, budget: float) -> int:
+class Extra(NamedTuple):
+    """Runs that other axes than η0 need: at the first size, and at each larger one."""
+
+    first: int = 0
+    larger: int = 0
+
+
+def first_size(goal: Goal, seeds: int, budget: float, extra: Extra = Extra()) -> int:  # noqa: B008
     """Return the largest size whose full sweep costs little, with two above it that the budget allows."""
     allowed = budget * target_sweep(goal)
     affordable = goal.ladder[0]
     for first, *larger in (goal.ladder[i : i + FEWEST_SIZES] for i in range(len(goal.ladder))):
-        price = first_runs(goal, seeds) * goal.operations(first)
-        short = (SHORT + beside(goal)) * sum(map(goal.operations, larger))
+        price = (first_runs(goal, seeds) + extra.first) * goal.operations(first)
+        short = (SHORT + beside(goal) + extra.larger) * sum(map(goal.operations, larger))
         if len(larger) + 1 == FEWEST_SIZES and price <= FIRST_SHARE * allowed and price + short <= allowed:
             affordable = first
     return affordable
@@ -199,6 +206,7 @@ class Search:
         self.profiles: dict[int, Profile] = {}
         self.probed: Profile | None = None
         self.zero: dict[int, float] = {}  # size → the loss of predicting zero
+        self.extra = Extra()
         study = wanted.study
         self.setting = Setting(
             study.lagrangian.name, float(getattr(study.lagrangian, "power", 1)), study.optimizer,
@@ -209,11 +217,13 @@ class Search:
 
     def train(self, study: Study, specs: list[RunSpec]) -> Records:
         """Train the missing runs; return the records of all of these runs."""
-        summary = run_specs(
-            [(study, specs)], self.out / RUNS, progress=self.progress, stop=self.stop, **self.where
-        )
-        share = study.epochs / self.goal.study.epochs
-        self.used |= {spec.key: share * self.goal.operations(spec.scale) for spec in specs}
+        return self.train_all([(study, specs)])
+
+    def train_all(self, runs: RunsOfStudies) -> Records:
+        """Train the missing runs of several studies; return the records of all of these runs."""
+        summary = run_specs(runs, self.out / RUNS, progress=self.progress, stop=self.stop, **self.where)
+        for study, specs in runs:
+            self.used |= {spec.key: self.goal.operations(spec.scale, study.epochs) for spec in specs}
         return summary.complete()
 
     def study(self, scales: tuple[int, ...], grid: Sequence[int], seeds: int) -> Study:
@@ -248,7 +258,7 @@ class Search:
         low, high = SCOUT
         while True:
             ks = list(range(low, high + 1, 2 * STRIDE))
-            losses = {r["eta0"]: _loss(r, self.terms.by) for r in self._sweep(scale, ks, 1)}
+            losses = {r["eta0"]: loss_of(r, self.terms.by) for r in self._sweep(scale, ks, 1)}
             best = min(ks, key=lambda k: losses[rate(k)])
             if not math.isfinite(losses[rate(best)]):
                 if low <= LOWEST:
@@ -301,7 +311,7 @@ class Search:
 
     def _profile(self, records: Records, grid: Sequence[int]) -> Profile:
         seeds = sorted({r["seed"] for r in records})
-        losses = {(r["eta0"], r["seed"]): _loss(r, self.terms.by) for r in records}
+        losses = {(r["eta0"], r["seed"]): loss_of(r, self.terms.by) for r in records}
         self.zero[records[0]["scale"]] = float(np.mean([r["zero_mse"] for r in records]))
         x = np.array([k / PER_DECADE for k in grid])
         return Profile(x, np.array([[losses[rate(k), seed] for seed in seeds] for k in grid]))
@@ -391,7 +401,7 @@ class Search:
         for scale, sweep in purchase.items():
             present = self.measured.get(scale)
             existing = len(present.grid) * present.seeds if present else 0
-            values = len(sweep.grid) if present else len(sweep.grid) + beside(self.goal)
+            values = len(sweep.grid) if present else len(sweep.grid) + beside(self.goal) + self.extra.larger
             total += (values * sweep.seeds - existing) * self.goal.operations(scale)
         return total
 
@@ -405,7 +415,7 @@ class Search:
             x = (*x, x[-1] + now.drift * (further - doublings[-1]))
             doublings = (*doublings, further)
         then = dataclasses.replace(
-            now, doublings=doublings, x=x, seeds=purchase[scale].seeds, edge=self._edge(scale),
+            now, doublings=doublings, x=x, seeds=purchase[scale].seeds, edge=self.edge(scale),
             at_edge=now.at_edge and scale in self.measured,
         )  # fmt: skip
         return then.risk()
@@ -426,9 +436,9 @@ class Search:
     def swept(self) -> Swept:
         """Return what is known of the sizes."""
         scale = max(self.measured)
-        return Swept.of(self.profiles, self.goal.target, self._edge(scale), self.probed)
+        return Swept.of(self.profiles, self.goal.target, self.edge(scale), self.probed)
 
-    def _edge(self, scale: int) -> float:
+    def edge(self, scale: int) -> float:
         """Return how far the edge of stability of SGD moves from a size to the target."""
         study = self.goal.study
         if not study.update_rule.follows_gradient or study.regime.name != "proportional":
@@ -473,6 +483,7 @@ class Search:
         return verdict(rows, axis="eta0", tolerance=self.terms.tolerance)[0]
 
 
-def _loss(row: Row, by: By) -> float:
+def loss_of(row: Row, by: By) -> float:
+    """Return the loss of a run; infinite if it diverged."""
     loss = row[LOSSES[by]]
     return math.inf if row["status"] == "diverged" or not math.isfinite(loss) else float(loss)

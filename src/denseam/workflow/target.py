@@ -29,7 +29,7 @@ from jaxtyping import Float
 from denseam import __version__
 from denseam.analysis.prediction import Expected
 from denseam.data.sources import Source
-from denseam.errors import InputError, refuse, typed
+from denseam.errors import InputError, collecting, refuse, typed
 from denseam.files import ALONE, write_whole
 from denseam.model import checkpoint
 from denseam.model.dense_am import DenseAM, Parameters
@@ -38,7 +38,7 @@ from denseam.model.streams import stream
 from denseam.rules.cost import recomputes, step_operations
 from denseam.studies.documents import to_document
 from denseam.studies.runs import activation_of, build, scales_of
-from denseam.studies.study import RunSpec, Study
+from denseam.studies.study import RunSpec, Study, decays
 from denseam.training.batches import View, mean_square, noise_keys, sample_order
 from denseam.training.columns import Batch
 from denseam.training.devices import check_precision, dtype_of, memory, numbers, platform_of, products
@@ -246,7 +246,7 @@ class _Training:
         self.left_side = ""
 
     def run(self) -> Trained:
-        self._prepare_folder()
+        check_folder(self.out)  # and clear it: a killed save may have left a file as large as the model
         began, saved, saving = time.perf_counter(), time.perf_counter(), 0.0
         frame, optimizer = self.on.begin(lambda start: build(self.study, self.spec, start, self.dtype))
         saved_before = as_the_first_says((self.out / STATE).exists())
@@ -388,15 +388,13 @@ class _Training:
 
     # --- files -------------------------------------------------------------------------------------
 
-    def _prepare_folder(self) -> None:
-        check_folder(self.out)
-        if self.writers.first:  # a killed save may have left files as large as the model
-            for name in (STATE, MODEL):
-                for left in self.out.glob(f".{name}.*.tmp"):
-                    left.unlink(missing_ok=True)
+    def _check_data(self) -> None:
+        if self.study.source().digest != self.source.digest:
+            raise InputError(f"data {self.study.data}: changed during the training; start in another folder")
 
     def _save(self, at: _State) -> None:
         """Write the state of the training, completely or not at all."""
+        self._check_data()
         tensors = {
             **named(at.parameters, at.optimizer),
             "losses": self.losses[: at.step],
@@ -413,7 +411,17 @@ class _Training:
     def _resume(self) -> _State:
         """Return the state that an earlier call saved in this folder."""
         with checkpoint.opened(self.out / STATE) as file:
+            self._verify(file)
             return self._resume_from(file)
+
+    def _verify(self, file: checkpoint.Opened) -> None:
+        """Let the first process check the whole file, of which each process reads only its own part."""
+        problems: list[str] = []
+        if self.writers.first:
+            with collecting(problems):
+                file.verify()
+        if not self.writers.all_well(not problems):
+            raise InputError(*(problems or [f"checkpoint {self.out / STATE}: damaged"]))
 
     def _resume_from(self, file: checkpoint.Opened) -> _State:
         document = file.document
@@ -449,9 +457,11 @@ class _Training:
         self, model: DenseAM, initial: float | None, heldout: float | None, seconds: float
     ) -> Trained:
         """Write the model and the losses."""
+        self._check_data()
         losses = self.losses.reshape(self.epochs, self.per_epoch)
-        end = ending(losses, math.nan if initial is None else initial)
         known = self.squares[np.isfinite(self.squares)]
+        forgotten = float(known.mean()) if decays(self.spec.values) else None
+        end = ending(losses, math.nan if initial is None else initial, forgotten)
         files = [self.out / LOG]
         if end.status == "finished":
             scales = scales_of(self.study, self.spec)

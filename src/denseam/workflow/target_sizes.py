@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import TYPE_CHECKING, Any
 
 from denseam.errors import InputError, refuse
 from denseam.rules import Proportional, ProportionalSteps, Regime, Shape
-from denseam.rules.fields import Kind, Part, check_fields, parameter, parameters
+from denseam.rules.fields import Kind, Part, Span, check_fields, parameter, parameters
 from denseam.rules.regimes import DEFAULT_REGIME, REGIMES, regime_letter
 from denseam.rules.sizes import WORDS
 from denseam.studies.description import DOCUMENT, REGIME
 
 if TYPE_CHECKING:
     from denseam.data.sources import Source
+
+
+#: The option of a goal whose small models are trained shorter than the target.
+TUNE_EPOCHS = dataclasses.replace(
+    DOCUMENT["epochs"], name="tune_epochs", document="tune_epochs", default=None,
+    default_text="those of the target",
+    help="Epochs of the small models; the effect of the length is measured at the smallest size.",
+)  # fmt: skip
 
 
 def _ratio(name: str, default_text: str = "") -> Any:
@@ -38,8 +47,9 @@ class TargetSizes:
         Part.GROWTH, Kind.WHOLE, "P of the target.", None, low=1, default_text="all; 5N if they are generated"
     )
     batch: int | None = parameter(
-        Part.GROWTH, Kind.WHOLE, "B of the target.", None, low=1, default_text="N/2"
-    )
+        Part.GROWTH, Kind.WHOLE, "B of the target.", None, low=1, default_text="N/2",
+        span=Span(0.25, 4, step=math.log10(2), relative=True),
+    )  # fmt: skip
     kappa: float | None = _ratio("kappa")
     rho: float | None = _ratio("rho", "from --samples")
     beta: float | None = _ratio("beta", "from --batch")

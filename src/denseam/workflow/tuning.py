@@ -20,19 +20,21 @@ from typing import Any
 from denseam.analysis.forecast import Forecast
 from denseam.analysis.prediction import Expected, expected_curve
 from denseam.analysis.profiles import Profile
+from denseam.analysis.sets import SetForecast, Star, axis_document
 from denseam.analysis.thresholds import FEWEST, REGRET_GOOD
-from denseam.analysis.transfer import Verdict, verdict
-from denseam.errors import refuse, together, typed
+from denseam.analysis.transfer import Verdict
+from denseam.errors import collecting, refuse, together, typed
 from denseam.rules import Scales
-from denseam.studies.description import AXES
 from denseam.studies.records import By
 from denseam.training.progress import Progress, told
 from denseam.workflow.advice import Advice, advise, commands
+from denseam.workflow.axes import BATCH, ETA0, Space, with_batch
 from denseam.workflow.data_use import data_use
-from denseam.workflow.goals import FEWEST_SIZES, Goal, goal
-from denseam.workflow.joint import best_point, neighbours, prepare
+from denseam.workflow.goals import Goal, goal
+from denseam.workflow.joint import FEWEST_TRIALS, TRIALS
 from denseam.workflow.recipe import Recipe, write_result
-from denseam.workflow.search import BUDGET, Search, Terms, around, first_size, rate
+from denseam.workflow.search import BUDGET, Search, Terms, first_size
+from denseam.workflow.together import Together, extra_runs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,6 +54,44 @@ class Cost:
 
 
 @dataclasses.dataclass(frozen=True)
+class TunedSet:
+    """A set of hyperparameters that were tuned together.
+
+    Attributes
+    ----------
+    space
+        Their axes; its goal has the batch that was asked for.
+    forecast
+        The forecast of the whole set.
+    swept_at
+        The values of the axes besides η0 at which η0 was swept.
+    sizes, lengths
+        What was measured around the best set of every size, and of every length at the size of the search.
+    base
+        The size of the search.
+    """
+
+    space: Space
+    forecast: SetForecast
+    swept_at: Mapping[str, float]
+    sizes: Mapping[int, Star]
+    lengths: Mapping[int, Star]
+    base: int
+
+    @property
+    def values(self) -> dict[str, float]:
+        """The value of each axis at the target; that of the batch is a multiple of what was asked for."""
+        return self.space.rounded(self.forecast.z)
+
+    def to_json(self, name: str, tolerance: float) -> dict[str, Any]:
+        """Return each axis as a plain document."""
+        return {
+            axis: {"name": name, "axis": axis} | axis_document(made, self.space.spans[axis], tolerance)
+            for axis, made in self.forecast.axes.items()
+        }
+
+
+@dataclasses.dataclass(frozen=True)
 class Tuned:
     """The result of a search.
 
@@ -65,10 +105,8 @@ class Tuned:
         The maximum cost of a recommended value.
     verdict
         The verdict on η0 over the sizes that were trained.
-    others
-        The verdicts on other tuned axes.
     constants
-        The values of other tuned axes.
+        The values of other tuned axes at the target; the batch is in the goal.
     scales, profiles
         Size → the number of its seeds, and its loss as a function of log10 η0.
     learned
@@ -77,13 +115,14 @@ class Tuned:
         What would settle a refusal; `advice` is the sentence.
     options
         The options of the search, for the `commands` that would settle a refusal.
+    whole
+        If several axes were tuned, or for a longer training: the set, and what is known of it.
     """
 
     goal: Goal
     forecast: Forecast
     tolerance: float
     verdict: Verdict
-    others: Mapping[str, Verdict]
     constants: Mapping[str, float]
     scales: Mapping[int, int]
     profiles: Mapping[int, Profile]
@@ -93,12 +132,12 @@ class Tuned:
     expected: Expected | None
     folder: Path
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    whole: TunedSet | None = None
 
     @property
     def recommended(self) -> bool:
         """Whether a value is recommended."""
-        within = self.forecast.regret_bound <= self.tolerance
-        return within and self.learned and all(v.status == "TRANSFERS" for v in self.others.values())
+        return self.forecast.regret_bound <= self.tolerance and self.learned
 
     @property
     def eta0(self) -> float | None:
@@ -115,8 +154,7 @@ class Tuned:
         """TRANSFERS, or DRIFTS if a drift was corrected for; of a refusal, what the sizes alone say."""
         if self.recommended:
             return "DRIFTS" if self.drift_corrected else "TRANSFERS"
-        statuses = {v.status for v in (self.verdict, *self.others.values())}
-        return next((s for s in ("FAILS", "DRIFTS") if s in statuses), "INCONCLUSIVE")
+        return self.verdict.status if self.verdict.status in ("FAILS", "DRIFTS") else "INCONCLUSIVE"
 
     @property
     def exit_code(self) -> int:
@@ -144,7 +182,7 @@ class Tuned:
             return ()
         return commands(
             self.remedy, self.goal, self.folder, around=self.forecast.value, constants=self.constants,
-            options=self.options,
+            options=self.options, described=self.goal if self.whole is None else self.whole.space.goal,
         )  # fmt: skip
 
     def scales_at_target(self) -> Scales | None:
@@ -166,6 +204,7 @@ class Tuned:
             **self.forecast.to_json(self.tolerance),
             "tolerance": self.tolerance,
             "constants": dict(self.constants),
+            "swept_at": {} if self.whole is None else dict(self.whole.swept_at),
             "base": self.verdict.base,
             "scales": list(self.scales),
             "seeds": list(self.scales.values()),
@@ -178,7 +217,9 @@ class Tuned:
             **data_use(self.goal).to_json(),
             "warnings": [concern.describe() for concern in self.goal.concerns],
             "verdict": self.verdict.to_json(),
-            "others": {k: v.to_json() for k, v in self.others.items()},
+            "others": {} if self.whole is None else self.whole.to_json(self.goal.study.name, self.tolerance),
+            "epochs": self.goal.study.epochs,
+            "tune_epochs": self.goal.short_epochs,
         }
 
 
@@ -192,7 +233,7 @@ def tune(
     tolerance: float = REGRET_GOOD,
     by: By = "training",
     probe: bool = False,
-    trials: int = 96,
+    trials: int = TRIALS,
     progress: Progress | None = None,
     stop: threading.Event | None = None,
     say: Callable[[str], None] | None = None,
@@ -210,7 +251,7 @@ def tune(
     out
         The folder for all runs and the result; with the same folder the search resumes.
     tuned
-        The axes to tune; axes besides 'eta0' need the extra `tune` (Optuna).
+        The axes to tune; besides 'eta0' those of `denseam.workflow.axes.tunable`, the batch among them.
     seeds
         The number of seeds at the first size.
     budget
@@ -223,7 +264,7 @@ def tune(
         Whether the target may be trained shortly: a few values, one seed, a fifth of the epochs. It helps
         under SGD, whose optimum lies at the edge of stability; under Adam it says nothing.
     trials
-        The number of points to try at the smallest size if several axes are tuned.
+        The maximum number of points to try at the smallest size if several axes are tuned.
     progress, stop, devices, workers, executor
         As in `sweep`. If workers cannot train a run, the search ends with `RunsSetAside` and can be resumed.
     say
@@ -234,31 +275,31 @@ def tune(
     of_data = typed((str, Goal), "a path, the name of a data set, or a Goal", data=data)
     refuse([*of_data, *typed(Sequence, "names of axes", tuned=tuned)])
     wanted = goal(data, **target) if isinstance(data, str) else data
-    terms, others, _ = together(
+    terms, space, _ = together(
         lambda: Terms(seeds, budget, tolerance, by, probe),
-        lambda: _other_axes(tuned, trials),
+        lambda: _space(wanted, tuned, trials),
         lambda: refuse(_unfit(wanted, by, probe)),
     )
-    if others:
-        prepare(wanted, others)  # before anything is trained
+    if probe and (len(space.axes) > 1 or wanted.tune_epochs):
+        refuse(["probe is for eta0 alone, tuned at the epochs of the target"])
     where = {"devices": devices, "workers": workers, "executor": executor}
     search = Search(wanted, Path(out), terms, told(progress, say), stop, **where)
-    result = _tuned(search, others, trials)
+    result = _tuned(search, space, trials)
     write_result(out, result.to_json(), result.recipe)
     return result
 
 
-def _other_axes(tuned: Sequence[str], trials: int) -> tuple[str, ...]:
-    """Return the axes to tune besides η0."""
-    known = ("eta0", *(a for a in AXES if a not in ("eta0", "noise")))
-    axes = tuple(dict.fromkeys(tuned.split(",") if isinstance(tuned, str) else tuned))
-    problems = [f"tune must name axes among {', '.join(known)}, got {a!r}" for a in axes if a not in known]
-    if "eta0" not in axes:
-        problems.append("tune must name eta0: everything else depends on it")
-    if not isinstance(trials, int) or trials < 16:
-        problems.append(f"trials must be a whole number of at least 16, got {trials!r}")
+def _space(wanted: Goal, tuned: Sequence[str], trials: int) -> Space:
+    """Return the axes to tune."""
+    names = tuned.split(",") if isinstance(tuned, str) else tuned
+    problems = []
+    if not isinstance(trials, int) or trials < FEWEST_TRIALS:
+        problems.append(f"trials must be a whole number of at least {FEWEST_TRIALS}, got {trials!r}")
+    space: list[Space] = []
+    with collecting(problems):
+        space.append(Space.of(wanted, names))
     refuse(problems)
-    return tuple(a for a in axes if a != "eta0")
+    return space[0]
 
 
 def _unfit(wanted: Goal, by: By, probe: bool) -> Iterator[str]:
@@ -277,33 +318,34 @@ def _unfit(wanted: Goal, by: By, probe: bool) -> Iterator[str]:
         )
 
 
-def _tuned(search: Search, others: tuple[str, ...], trials: int) -> Tuned:
+def _tuned(search: Search, space: Space, trials: int) -> Tuned:
     """Search, and return the result."""
     began = time.perf_counter()
     wanted, terms = search.goal, search.terms
-    first = wanted.ladder[0] if wanted.given else first_size(wanted, terms.seeds, terms.below)
+    search.extra = extra_runs(len(space.axes), terms.seeds)
+    several = Together(search, space, trials)
+    several.settle()
+    first = wanted.ladder[0]
+    if not wanted.given:
+        first = first_size(wanted, terms.seeds, terms.below, search.extra)
     grid = search.scout(first)
-    if others:
-        search.constants = best_point(search, first, others, grid, trials)
-        grid = search.scout(first)
     for scale in wanted.ladder if wanted.given else (first,):
         search.measure(scale, grid, terms.seeds)
     search.climb()
     if terms.probe:
         search.probe_target()
         search.climb()
-    of_sizes = search.verdict()
-    made, judged = search.forecast(), {}
-    if made.regret_bound <= terms.tolerance:  # otherwise there is no η0 at which to vary the other axes
-        judged = {axis: _judge_axis(search, axis, made.x) for axis in others}
-    axes = {"tune": ("eta0", *others), "trials": trials} if others else {}
+    whole = _whole(several) if len(space.axes) > 1 or wanted.tune_epochs else None
+    made = search.forecast() if whole is None else whole.forecast.forecast
+    values = {} if whole is None else whole.values
+    goal_there = with_batch(space.goal, values.get(BATCH, 1.0))
+    curve = expected_curve(search.common_runs(), made.value, wanted.target)
     result = Tuned(
-        goal=wanted,
+        goal=goal_there,
         forecast=made,
         tolerance=terms.tolerance,
-        verdict=of_sizes,
-        others=judged,
-        constants=dict(search.constants),
+        verdict=search.verdict(),
+        constants={axis: v for axis, v in values.items() if axis not in (ETA0, BATCH)},
         scales={scale: search.measured[scale].seeds for scale in sorted(search.measured)},
         profiles=dict(sorted(search.profiles.items())),
         learned=search.learned,
@@ -311,26 +353,45 @@ def _tuned(search: Search, others: tuple[str, ...], trials: int) -> Tuned:
         cost=Cost(
             runs=len(search.used),
             tuning=search.spent,
-            target_run=wanted.operations(wanted.target),
+            target_run=wanted.target_operations,
             target_sweep=search.target_sweep,
             seconds=time.perf_counter() - began,
         ),
-        expected=expected_curve(search.common_runs(), made.value, wanted.target),
+        expected=None if wanted.tune_epochs else curve,
         folder=search.out,
-        options=dataclasses.asdict(terms) | axes,
+        options=dataclasses.asdict(terms) | _own_options(space, trials),
+        whole=whole,
     )
     if result.recommended:
         return result
-    may_probe = not terms.probe and not any(_unfit(wanted, terms.by, probe=True))
-    remedy = advise(wanted, judged, search.offer(), learned=result.learned, may_probe=may_probe)
+    may_probe = whole is None and not terms.probe and not any(_unfit(wanted, terms.by, probe=True))
+    moving = () if whole is None else _moving(whole.forecast, search, terms.tolerance)
+    remedy = advise(goal_there, search.offer(), moving=moving, learned=result.learned, may_probe=may_probe)
     return dataclasses.replace(result, remedy=remedy)
 
 
-def _judge_axis(search: Search, axis: str, x: float) -> Verdict:
-    """Return whether the best value of another axis also stays put, at the best η0."""
-    scales = tuple(sorted(search.measured))[:FEWEST_SIZES]
-    values = neighbours(axis, search.constants[axis])
-    fixed = {a: (v,) for a, v in search.constants.items() if a != axis}
-    study = search.goal.at(scales, (rate(*around(x, 0)),), search.terms.seeds, **fixed, **{axis: values})
-    search.progress.message(f"checking that {axis} = {search.constants[axis]:.3g} transfers, too")
-    return verdict(search.train(study, study.runs()), axis=axis)[0]
+def _own_options(space: Space, trials: int) -> dict[str, Any]:
+    """Return the options of a search that tunes several axes."""
+    return {"tune": space.axes, "trials": trials} if len(space.axes) > 1 else {}
+
+
+def _whole(several: Together) -> TunedSet:
+    """Judge every axis along size and length; return the set for the target."""
+    several.judge_sizes()
+    several.judge_lengths()
+    return TunedSet(
+        space=several.space,
+        forecast=several.forecast(),
+        swept_at=dict(several.search.constants),
+        sizes=several.sizes,
+        lengths=several.lengths if len(several.lengths) > 1 else {},
+        base=several.base,
+    )
+
+
+def _moving(made: SetForecast, search: Search, tolerance: float) -> tuple[str, ...]:
+    """Return the axes without which the bound should be within the tolerance, the riskiest first."""
+    if search.forecast().regret_bound > tolerance:
+        return ()
+    others = [axis for axis in made.axes if axis != ETA0 and made.axes[axis].risk > made.axes[ETA0].risk]
+    return tuple(sorted(others, key=lambda axis: -made.axes[axis].risk))

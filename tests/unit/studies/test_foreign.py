@@ -18,7 +18,7 @@ from denseam.errors import InputError
 from denseam.report.contents import contents
 from denseam.studies.columns import assign, plain
 from denseam.studies.foreign import records_of
-from denseam.studies.store import Store, write_csv, write_parquet
+from denseam.studies.store import Store, csv_text, parquet_bytes
 from tests import ROOT
 from tests.synthetic import rows, study
 
@@ -187,11 +187,10 @@ def test_an_export_is_what_it_was(name, tmp_path):
     """All studies, swept axes and letters of a folder, also as an earlier version exported them."""
     records = Store(BASE / "sweeps" / name).read()
     of_folder = [v.to_json() | {"collapse": None} for v in dam.verdict(records)]
-    with open(tmp_path / "x.csv", "w", newline="") as file:
-        write_csv(records, file)
+    (tmp_path / "x.csv").write_text(csv_text(records))
     for place in (tmp_path / "x.csv", BASE / "exports" / f"{name}.csv.gz"):
         assert [v.to_json() for v in dam.verdict(place)] == of_folder
-    write_parquet(records, tmp_path / "x.parquet")
+    (tmp_path / "x.parquet").write_bytes(parquet_bytes(records))
     whole = [v.to_json() for v in dam.verdict(records)]
     assert [v.to_json() for v in dam.verdict(tmp_path / "x.parquet")] == whole, "with curves"
     assert [v.to_json() for v in dam.verdict(records.to_pandas())] == whole
@@ -327,15 +326,14 @@ def test_the_program_judges_draws_and_reports_a_table(runs, expected, folder, tm
 
 def test_a_report_on_an_export_has_its_settings_and_its_curves(runs, folder, tmp_path):
     records = Store(folder).read()
-    write_parquet(records, tmp_path / "x.parquet")
+    (tmp_path / "x.parquet").write_bytes(parquet_bytes(records))
     (own,), (table_,) = contents(folder)["studies"], contents(tmp_path / "x.parquet")["studies"]
     differ = {"command", "table"}
     assert {k: v for k, v in own.items() if k not in differ} == {
         k: v for k, v in table_.items() if k not in differ
     }
     assert (own["table"], table_["table"]) == (False, True)
-    with open(tmp_path / "y.csv", "w", newline="") as file:
-        write_csv(records, file)
+    (tmp_path / "y.csv").write_text(csv_text(records))
     (bare,) = contents(tmp_path / "y.csv")["studies"]
     assert bare["settings"] == own["settings"]
     assert (bare["curves"], bare["epochs"]) == ([], [])
@@ -407,7 +405,7 @@ FILES = {
     "x.parquet": (b"PAR1 and no more", "is damaged or not a Parquet file"),
     "x.csv": (b"\xff\xfe\x00width", "not text in UTF-8"),
     "x.csv.gz": (b"not packed", "cannot be read"),
-    "x.jsonl": (b'{"width": 8}\n{"width": ', "line 2 is not JSON"),
+    "x.jsonl": (b'{"width": 8}\n{"width": ', "line 2: not JSON"),
     "y.jsonl": (b"[1, 2]", "every row must be an object"),
     "x.txt": (b"width,lr", "must be a folder of results or a table (.csv, .tsv, .parquet, .jsonl"),
     "x": (b"", "must be a folder of results or a table"),

@@ -33,3 +33,12 @@ def test_losses_are_infinite_from_the_first_that_is_not_finite():
     errors = np.array([[1.0, 2.0], [NAN, 3.0]])
     assert np.array_equal(infinite_once_blown(errors), [[1, 2], [INF, INF]])
     assert np.isnan(errors[1, 0])  # what was given is left alone
+
+
+def test_a_run_that_forgets_under_decay_has_not_diverged():
+    """Its untrained model has a loss of 0.55, and predicting zero one of 1.07."""
+    errors = np.array([[0.8], [1.04]])
+    assert ending(errors, 0.55, forgotten=1.07).status == "finished"
+    assert ending(errors, 0.55).status == "diverged"
+    assert ending(errors + 0.1, 0.55, forgotten=1.07).status == "diverged"
+    assert ending(errors, 1.05, forgotten=0.2).status == "finished"

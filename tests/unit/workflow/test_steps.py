@@ -46,3 +46,20 @@ def test_the_steps_can_be_what_grows_towards_a_target():
         goal("isotropic", features=128, regime="proportional-steps")
     fixed = goal("isotropic", features=128, steps=4)
     assert {fixed.study.shape(scale).T for scale in (*fixed.ladder, 128)} == {4}
+
+
+def test_damaged_steps_are_refused_and_old_scales_are_read(tmp_path):
+    shape = dam.Shape(8, 16, T=2)
+    scales = dam.prescription("relu", "adam").at(shape, 0.1)
+    model = dam.DenseAM.create(scales, dam.relu())
+    tensors, document = model.to_document()
+    for steps, words in (
+        ({"number": 0, "size": 0.5}, "number must be"),
+        ({"number": 2, "size": "x"}, "size must be"),
+        ([2], "steps"),
+    ):
+        with pytest.raises(dam.InputError, match=words):
+            dam.DenseAM.from_document(tensors, document | {"steps": steps}, "m.safetensors")
+    old = dam.prescription("relu", "adam").at(dam.Shape(8, 16), 0.1).to_json()
+    del old["step"], old["constants"]["tau"], old["rule"]["step"]
+    assert dam.Scales.from_json(old).step == 1

@@ -9,9 +9,7 @@ import numpy as np
 import pytest
 
 import denseam as dam
-from denseam.analysis.causes import Cause
 from denseam.analysis.prediction import Expected, expected_curve
-from denseam.analysis.transfer import Verdict
 from denseam.data import Preparation
 from denseam.errors import InputError
 from denseam.studies.executors import RunsSetAside
@@ -23,7 +21,6 @@ from denseam.workflow.data_use import data_use
 from denseam.workflow.goals import goal
 from denseam.workflow.planning import Machine, plan
 from denseam.workflow.recipe import FILE, Origin, Recipe, read_recipe, write_result
-from denseam.workflow.search import rate
 from denseam.workflow.tuning import tune
 
 SMALL = {"features": 64, "epochs": 6, "kappa": 2.0, "rho": 4.0, "beta": 0.25}
@@ -317,36 +314,7 @@ def test_data_that_changed_is_not_trained_on(vectors, tmp_path):
         read_recipe(tmp_path, str(elsewhere))
 
 
-def test_several_axes_at_once(tmp_path):
-    options = {"tuned": ("eta0", "s2_0"), "trials": 16, "tolerance": TOLERANCE, "optimizer": "sgd", **SMALL}
-    found = tune("isotropic", tmp_path / "a", **options)
-    assert set(found.constants) == {"s2_0"}
-    assert 0.25 <= found.constants["s2_0"] <= 4
-    assert set(found.others) == {"s2_0"}
-    assert found.others["s2_0"].axis == "s2_0"
-    # of all points that were proposed, the one with the smallest mean over seeds was taken
-    lattice = {rate(k) for k in range(-40, 17)}
-    points = {}
-    for row in Store(tmp_path / "a" / "runs").read():
-        if row["eta0"] not in lattice:
-            loss = 5.0 if row["status"] == "diverged" else math.log(row["final_mse"] / row["zero_mse"])
-            points.setdefault((row["eta0"], row["s2_0"]), []).append(loss)
-    assert len(points) == 16
-    assert {len(losses) for losses in points.values()} == {3}
-    assert min(points, key=lambda p: np.mean(points[p]))[1] == found.constants["s2_0"]
-    again = tune("isotropic", tmp_path / "b", **options)
-    assert again.constants == found.constants
-
-
 # --- advice ------------------------------------------------------------------------------------------
-
-
-def judged(cause=Cause.OPTIMUM_MOVES, scales=(128, 256, 512)):
-    nothing = dict.fromkeys(scales)
-    return Verdict(
-        name="", axis="eta0", cause=cause, scale_letter="N", seeds=3, optimum=nothing, best_loss=nothing, edge=nothing,
-        regret={scales[-1]: 0.05},
-    )  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -360,7 +328,7 @@ def judged(cause=Cause.OPTIMUM_MOVES, scales=(128, 256, 512)):
 )
 def test_advice_names_what_is_known_to_spoil_transfer(settings, remedy, words):
     wanted = goal("isotropic", features=1024, epochs=2, **settings)
-    given = advise(wanted, {}, (512, 0.3), learned=True, may_probe=True)
+    given = advise(wanted, (512, 0.3), learned=True, may_probe=True)
     assert given.remedy is remedy
     assert words in given.describe()
 
@@ -372,7 +340,8 @@ OFFER = (512, 0.25)
     ("changes", "remedy", "words"),
     [
         ({"learned": False}, Remedy.LEARN_MORE, "more --epochs"),
-        ({"others": {"s2_0": judged()}}, Remedy.LEAVE_AXES, "s2_0 does not"),
+        ({"moving": ("s2_0",)}, Remedy.LEAVE_AXES, "tune without s2_0"),
+        ({"tune_epochs": 1}, Remedy.TUNE_LONGER, "leave out --tune-epochs"),
         ({}, Remedy.MORE_BUDGET, "runs at N = 512 should settle it: allow them with --budget 0.25"),
         ({"offer": None}, Remedy.SWEEP_TARGET, "sweep the target itself"),
         ({"offer": None, "may_probe": True}, Remedy.PROBE, "--probe"),
@@ -380,8 +349,8 @@ OFFER = (512, 0.25)
     ],
 )
 def test_advice_follows_what_is_missing(changes, remedy, words):
-    asked = {"others": {}, "offer": OFFER, "learned": True, "may_probe": False, **changes}
-    settings = {key: asked.pop(key) for key in ("scales",) if key in asked}
+    asked = {"offer": OFFER, "learned": True, "may_probe": False, **changes}
+    settings = {key: asked.pop(key) for key in ("scales", "tune_epochs") if key in asked}
     given = advise(goal("isotropic", features=1024, epochs=2, **settings), **asked)
     assert given.remedy is remedy
     assert words in given.describe()
@@ -389,7 +358,7 @@ def test_advice_follows_what_is_missing(changes, remedy, words):
 
 def test_advice_has_the_numbers():
     wanted = goal("isotropic", features=1024, epochs=2)
-    given = advise(wanted, {}, OFFER, learned=True, may_probe=False)
+    given = advise(wanted, OFFER, learned=True, may_probe=False)
     assert given == Advice(Remedy.MORE_BUDGET, letter="N", scale=512, budget=0.25)
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import io
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+
+from denseam.files import write_whole
 
 INK, FAINT, BAD, ACCENT = "#222222", "#9a9a9a", "#b2182b", "#d95f02"
 MARKERS = "osD^vPX*"
@@ -68,6 +71,8 @@ def save(figure: Any, out: Path, name: str, formats: Sequence[str] = ("png", "sv
     """Write the figure in each format; return the files."""
     out.mkdir(parents=True, exist_ok=True)
     files = [out / f"{name}.{kind}" for kind in formats]
-    for file in files:
-        figure.savefig(file, metadata={"Date": None} if file.suffix == ".svg" else None)
+    for file, kind in zip(files, formats, strict=True):
+        content = io.BytesIO()
+        figure.savefig(content, format=kind, metadata={"Date": None} if kind == "svg" else None)
+        write_whole(file, content.getvalue())
     return files

@@ -19,7 +19,7 @@ from denseam.model.streams import stream
 from denseam.studies.engine.chunks import Chunk, segment_steps
 from denseam.studies.engine.programs import Program
 from denseam.studies.runs import Interrupted, Outcome, build
-from denseam.studies.study import RunSpec
+from denseam.studies.study import RunSpec, decays
 from denseam.training.batches import View, mean_square, sample_order
 from denseam.training.columns import Batch
 from denseam.training.divergence import ending
@@ -182,7 +182,8 @@ class Layout(abc.ABC):
         self, spec: RunSpec, at: tuple[int, int], initial: float, heldout: float, zero: float
     ) -> Outcome:
         p = self.program
-        end = ending(self.errors[at].reshape(p.epochs, p.steps_per_epoch), initial)
+        forgotten = zero if decays(spec.values) else None
+        end = ending(self.errors[at].reshape(p.epochs, p.steps_per_epoch), initial, forgotten)
         loss = end.curve.mean(axis=1)
         return Outcome(
             spec=spec,
