@@ -53,6 +53,7 @@ def test_damaged_steps_are_refused_and_old_scales_are_read(tmp_path):
     scales = dam.prescription("relu", "adam").at(shape, 0.1)
     model = dam.DenseAM.create(scales, dam.relu())
     tensors, document = model.to_document()
+    tensors = {name: np.asarray(tensor) for name, tensor in tensors.items()}
     for steps, words in (
         ({"number": 0, "size": 0.5}, "number must be"),
         ({"number": 2, "size": "x"}, "size must be"),
