@@ -196,7 +196,7 @@ def ladder(study: Study, target: int) -> tuple[int, ...]:
         start = MEMORIES_PER_FEATURE * study.regime.shape(target).N
     chosen: list[int] = []
     ratio = min(2.0, (target / TINIEST) ** (1 / FEWEST_SIZES))
-    wanted = target / ratio
+    wanted = target / ratio if target > TINIEST else 0.0  # below it there is nothing to tune at
     while wanted >= TINIEST / 2 and (len(chosen) < FEWEST_SIZES or wanted >= start / APART):
         near = _nearest(wanted, study, available)
         if near is not None and near >= TINIEST and (not chosen or chosen[-1] / near >= APART):

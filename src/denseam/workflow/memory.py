@@ -25,6 +25,7 @@ from denseam.errors import (
     refuse,
     table_of,
     typed,
+    whole,
 )
 from denseam.files import ALONE, Writers
 from denseam.model import checkpoint, shared
@@ -210,7 +211,7 @@ class Memory:
         A `DataWarning` is given if the samples are unlike those of training (`Recalled.differences`).
         """
         levels = [noise] if isinstance(noise, int | float) else list(noise)
-        refuse(recall_problems(levels, steps, tolerance, damping))
+        refuse([*recall_problems(levels, steps, tolerance, damping), *whole(0, seed=seed)])
         clean = self.encode(x)
         held = None if known is None else self.clamp(known, len(clean))
         results = []
@@ -280,6 +281,8 @@ def recall_problems(
     noise: Sequence[float], steps: int = STEPS, tolerance: float = 0.0, damping: float = 1.0
 ) -> Iterator[str]:
     """Yield a problem for each number with which `Memory.recall` makes no sense."""
+    if not len(noise):
+        yield "noise must not be empty"
     for level in noise:
         yield from at_least_zero(noise=level)
     yield from shared.recall_problems(steps, tolerance, damping)
