@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test lint unit test-slow coverage test-torch test-page test-mesh test-cluster bench gallery calibration calibration-data docs clean
+.PHONY: demo test lint unit test-slow coverage test-torch test-page test-mesh test-cluster test-slurm test-faults test-oldest bench gallery calibration calibration-data docs clean
 
 # A stamp per set of extras; a changed pyproject.toml installs again.
 $(VENV)/.made:
@@ -82,6 +82,30 @@ $(VENV)/.dask: pyproject.toml $(VENV)/.test
 test-cluster: $(VENV)/.dask
 	$(BIN)/pytest -q tests/cluster
 
+# The same as jobs of a real Slurm (Debian's slurm-wlm and munge), which the tests start and stop themselves.
+test-slurm: $(VENV)/.dask
+	$(BIN)/pytest -q tests/slurm
+
+# Failing writes, killed processes and bad input: a sample that is the same each time, or with FULL=1 everything, whose
+# table goes to docs/faults.json.
+test-faults: $(VENV)/.test
+	$(BIN)/pytest -q tests/faults
+
+# The lowest versions that pyproject.toml allows, in a virtual environment of their own. OLDEST=highest: the highest.
+OLDEST ?= lowest
+.venv-oldest/.$(OLDEST): pyproject.toml .ci/bounds.py
+	$(PYTHON) -m venv --clear .venv-oldest
+	$(PYTHON) .ci/bounds.py $(OLDEST) > .venv-oldest/constraints.txt
+	.venv-oldest/bin/python -m pip install --quiet --disable-pip-version-check --upgrade --constraint .venv-oldest/constraints.txt \
+	  --editable '.[images]' 'pytest>=8' 'pytest-xdist>=3' 'hypothesis>=6' 'beartype>=0.20' 'threadpoolctl>=3' 'pandas>=2.2'
+	touch $@
+
+# What touches these packages: rules, model, engine, store, training, and files of earlier versions. Old packages warn
+# of names that newer ones will not have.
+test-oldest: .venv-oldest/.$(OLDEST)
+	.venv-oldest/bin/pytest -n 2 --dist loadfile -q -W ignore::DeprecationWarning tests/unit/rules tests/unit/model \
+	  tests/unit/training tests/unit/studies tests/unit/workflow/test_target.py tests/unit/compatibility/test_releases.py
+
 bench: $(VENV)/.base
 	$(PIP) '$(TORCH)'
 	$(BIN)/denseam bench
@@ -107,4 +131,4 @@ docs: $(VENV)/.docs
 	@echo "docs/_build/html/index.html"
 
 clean:
-	rm -rf $(VENV) demo digits calibration/data docs/_build docs/_generated htmlcov .coverage .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .venv-oldest demo digits calibration/data docs/_build docs/_generated htmlcov .coverage .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

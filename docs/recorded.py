@@ -7,6 +7,7 @@ them into README, and a test compares.
 from __future__ import annotations
 
 import functools
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -235,6 +236,22 @@ def spike() -> str:
     return table(("", *(f"step {step}" for step in steps)), rows)
 
 
+#: Suite of `make test-faults` → the heading of its rows.
+_SUITES = {"faults": "injected faults", "kills": "kills", "fuzz": "fuzzed inputs"}
+
+
+def faults() -> str:
+    """Return what the suite of faults has tried, and how often the outcome was wrong."""
+    document = json.loads((Path(__file__).parent / "faults.json").read_text(encoding="utf-8"))
+    rows = []
+    for suite, title in _SUITES.items():
+        counts = {name: (row["tried"], row["wrong"]) for name, row in document[suite].items()}
+        tried, wrong = map(sum, zip(*counts.values(), strict=True))
+        rows.append((f"**{title}**", f"**{tried}**", f"**{tried - wrong}**", f"**{wrong}**"))
+        rows += [(name, str(n), str(n - bad), str(bad)) for name, (n, bad) in counts.items()]
+    return table(("", "tried", "handled", "wrong"), rows)
+
+
 #: File under `_generated` → what it holds.
 FRAGMENTS: Mapping[str, Callable[[], str]] = {
     "claims-summary.md": summary,
@@ -246,6 +263,7 @@ FRAGMENTS: Mapping[str, Callable[[], str]] = {
     "digits.md": digits,
     "spike.md": spike,
     "biases.md": biases,
+    "faults.md": faults,
 }
 
 

@@ -28,6 +28,14 @@ class InputError(ValueError):
         super().__init__("; ".join(problems))
 
 
+class ProcessLost(ConnectionError):
+    """One of the processes that train a model together is gone, or has failed."""
+
+    def __init__(self, reason: str = "") -> None:
+        detail = f" ({reason})" if reason else ""
+        super().__init__(f"a process of the mesh is gone{detail}; start all of them again to resume")
+
+
 class UnprescribedWarning(UserWarning):
     """The theory gives no rule for this combination; transfer is not expected."""
 
@@ -127,11 +135,11 @@ def path_of(argument: str, value: str | os.PathLike[str]) -> Path:
     """Return an argument as a path, or refuse what cannot be one."""
     refuse(typed((str, os.PathLike), "a path", **{argument: value}))
     try:
-        usable = b"\0" not in os.fsencode(value)
+        usable = os.fsencode(value) != b"" and b"\0" not in os.fsencode(value)
     except UnicodeEncodeError:
         usable = False
     if not usable:
-        raise InputError(f"{argument} must be a path that this system can encode, got {shown(value)}")
+        raise InputError(f"{argument} must be a path that this system can have, got {shown(value)}")
     return Path(value)
 
 

@@ -23,13 +23,14 @@ from denseam.studies.documents import from_file
 from denseam.studies.runner import run_studies
 from denseam.studies.store import Store
 from denseam.studies.study import Study
+from denseam.training.progress import Progress
 
 #: The program, with shards cut as small as they get, so that a short study has many.
 DRIVER = """
 import sys
 import poisoned
-from denseam.studies import shards
-shards.SHORTEST = 0.0
+from denseam.studies import dask_executor, shards
+shards.SHORTEST, dask_executor.HUNG = 0.0, 4.0
 from denseam.cli import main
 sys.exit(main(sys.argv[1:]))
 """
@@ -269,6 +270,67 @@ def test_nobody_at_the_address_is_said_soon(study_file, tmp_path):
     assert found.stderr == "denseam: address tcp://127.0.0.1:1: no Dask scheduler answers there\n"
     assert time.monotonic() - began < 20
     assert not list(tmp_path.iterdir())
+
+
+def test_a_worker_that_dies_when_it_is_asked_does_not_stop_the_study(cluster, study_file, local, tmp_path):
+    """Its first answer is its death; its nanny starts it again."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, signal\n"
+        "from denseam.studies import shards\n"
+        "real = shards.platform_of\n"
+        "def dies(device):\n"
+        "    if not os.path.exists(os.environ['DIED']):\n"
+        "        open(os.environ['DIED'], 'w').close()\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    return real(device)\n"
+        "shards.platform_of = dies\n"
+    )
+    modules = os.pathsep.join([str(tmp_path), cluster.environment["PYTHONPATH"]])
+    weak = cluster.add(1, PYTHONPATH=modules, DIED=str(tmp_path / "died"))
+    try:
+        cluster.ready(5)
+        found = ended(drive(cluster, study_file, "--out", tmp_path / "out"), timeout=180)
+    finally:
+        cluster.end(weak)
+    assert (tmp_path / "died").exists()
+    assert found.returncode == 0, found.stderr
+    nothing_lost_nothing_doubled(tmp_path / "out", local)
+    cluster.ready(4)
+
+
+def test_steps_are_heard_while_a_shard_is_trained(cluster, tmp_path):
+    """Two long runs: between none and all of them there is something to see."""
+    study = Study("relu", "sgd", (64,), (0.001, 0.002), seeds=1, epochs=1500)
+    heard = []
+
+    class Heard(Progress):
+        def advanced(self, steps, spec):
+            heard.append((spec.key, steps))
+
+    with connect(Cluster("dask", address=cluster.address), tmp_path / "out") as executor:
+        summary = run_studies(study, tmp_path / "out", executor=executor, progress=Heard())
+    steps = study.updates(study.runs()[0].shape)
+    assert {key: sum(n for k, n in heard if k == key) for key, _ in heard} == {
+        row["key"]: steps for row in summary.records
+    }
+    assert len(heard) > 4
+
+
+def test_a_scheduler_that_hangs_is_said(cluster, study_file, tmp_path):
+    driver = drive(cluster, study_file, "--out", tmp_path / "out")
+    after_shards(tmp_path / "out", 1, driver)
+    os.kill(cluster.scheduler.pid, signal.SIGSTOP)
+    began = time.monotonic()
+    try:
+        found = ended(driver, timeout=60)
+    finally:
+        os.kill(cluster.scheduler.pid, signal.SIGCONT)
+    assert found.returncode == 74
+    assert time.monotonic() - began < 40
+    assert found.stderr.splitlines()[-1].startswith(
+        "denseam: the scheduler has not answered for 4 s; run the same"
+    )
+    assert "Traceback" not in found.stderr
 
 
 def test_a_killed_scheduler_is_said_and_the_study_resumed(cluster, study_file, local, tmp_path):

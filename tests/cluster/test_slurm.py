@@ -47,24 +47,34 @@ def directives(script):
 
 
 @pytest.mark.filterwarnings("ignore:.*Port 8787 is already in use")
-def test_a_job_without_a_gpu():
-    ours = script_of(slurm(Cluster("slurm", partition="short", time="02:00:00", memory="8GB", cores=4)))
-    theirs = SLURMCluster(queue="short", walltime="02:00:00", memory="8GB", cores=4, processes=1)
+def test_a_job_without_a_gpu(tmp_path):
+    ours = script_of(
+        slurm(Cluster("slurm", partition="short", time="02:00:00", memory="8GB", cores=4), tmp_path)
+    )
+    theirs = SLURMCluster(
+        queue="short",
+        walltime="02:00:00",
+        memory="8GB",
+        cores=4,
+        processes=1,
+        log_directory=str(tmp_path / "logs"),
+    )
     assert ours == script_of(theirs)
     found = directives(ours)
     assert {"-p short", "--cpus-per-task=4", "--mem=8G", "-t 02:00:00"} <= set(found)
-    assert not any("gres" in line or "gpu" in line for line in found)
+    assert not any("gres" in line or "gpu" in line for line in found if "logs" not in line)
     assert "--nthreads 4" in ours
 
 
 @pytest.mark.filterwarnings("ignore:.*Port 8787 is already in use")
-def test_a_job_with_a_gpu_has_one_worker_that_trains_one_shard_at_a_time():
+def test_a_job_with_a_gpu_has_one_worker_that_trains_one_shard_at_a_time(tmp_path):
     asked = Cluster("slurm", partition="gpu", gpus=1, memory="16GB", cores=8, account="lab",
                     directives=("--constraint=a100",), prologue=("module load cuda",))  # fmt: skip
-    ours = script_of(slurm(asked))
+    ours = script_of(slurm(asked, tmp_path))
     theirs = SLURMCluster(
         queue="gpu", account="lab", memory="16GB", cores=1, job_cpu=8, processes=1,
         job_extra_directives=["--gres=gpu:1", "--constraint=a100"], job_script_prologue=["module load cuda"],
+        log_directory=str(tmp_path / "logs"),
     )  # fmt: skip
     assert ours == script_of(theirs)
     assert {"--gres=gpu:1", "--cpus-per-task=8", "-A lab", "--constraint=a100"} <= set(directives(ours))
@@ -74,10 +84,10 @@ def test_a_job_with_a_gpu_has_one_worker_that_trains_one_shard_at_a_time():
 
 
 @pytest.mark.filterwarnings("ignore:.*Port 8787 is already in use")
-def test_what_is_not_said_is_as_dask_jobqueue_is_configured():
+def test_what_is_not_said_is_as_dask_jobqueue_is_configured(tmp_path):
     import dask
 
-    assert {"--cpus-per-task=1", "--mem=4G"} <= set(directives(script_of(slurm(Cluster("slurm")))))
+    assert {"--cpus-per-task=1", "--mem=4G"} <= set(directives(script_of(slurm(Cluster("slurm"), tmp_path))))
     configured = {
         "jobqueue.slurm.cores": 6,
         "jobqueue.slurm.memory": "2GiB",
@@ -85,7 +95,7 @@ def test_what_is_not_said_is_as_dask_jobqueue_is_configured():
         "jobqueue.slurm.job-extra-directives": ["--exclusive"],
     }
     with dask.config.set(configured):
-        found = directives(script_of(slurm(Cluster("slurm", gpus=1))))
+        found = directives(script_of(slurm(Cluster("slurm", gpus=1), tmp_path)))
     assert {"--cpus-per-task=6", "--mem=2G", "-p idle", "--exclusive", "--gres=gpu:1"} <= set(found)
 
 

@@ -5,6 +5,7 @@ import functools
 import json
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -397,6 +398,58 @@ def test_a_disk_that_is_full_for_one_stops_both(tuned, tmp_path):
     assert "No space left on device" in said[1][1]
     assert time.monotonic() - began < 60
     assert not list((tmp_path / "out").iterdir())
+
+
+#: The program, slowed down; it says when it has taken steps.
+TRAINS = """
+import sys, time
+from denseam.cli import main
+from denseam.workflow import target
+advance = target._Training._advance
+def slowly(*arguments):
+    time.sleep(0.1)
+    print("stepped", file=sys.stderr, flush=True)
+    return advance(*arguments)
+target._Training._advance = slowly
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def train_slowly(folder, out):
+    children = train_together(folder, out, program=(sys.executable, "-c", TRAINS))
+    for child in children:
+        while (line := child.stderr.readline()) != "stepped\n":
+            assert line, child.communicate()
+    return children
+
+
+def test_sigterm_of_one_saves_and_stops_both(tuned, tmp_path):
+    folder, alone = tuned
+    out = tmp_path / "out"
+    children = train_slowly(folder, out)
+    children[1].send_signal(signal.SIGTERM)
+    said = [child.communicate(timeout=60) for child in children]
+    assert [child.returncode for child in children] == [143, 143], said
+    assert all(
+        f"stopped by SIGTERM; finished work is in {out}, run again to resume" in err for _, err in said
+    )
+    heard = Steps()
+    resumed = train_target(read_recipe(folder, str(folder / "x.npy")), out, progress=heard)
+    assert 0 < heard.first < 100
+    np.testing.assert_allclose(resumed.loss, alone.loss, rtol=1e-5)
+
+
+def test_a_killed_process_ends_the_other_soon_and_in_one_line(tuned, tmp_path):
+    children = train_slowly(tuned[0], tmp_path / "out")
+    began = time.monotonic()
+    children[1].kill()
+    _, said = children[0].communicate(timeout=60)
+    assert children[0].returncode == 74
+    assert time.monotonic() - began < 30
+    assert "a process of the mesh is gone" in said.splitlines()[-1]
+    assert "start all of them again to resume" in said.splitlines()[-1]
+    assert "Check failure" not in said
+    children[1].communicate()
 
 
 #: Says what the first of two processes has.

@@ -183,16 +183,16 @@ def run(
     refuse(problems)
     began, progress = time.perf_counter(), progress_of(quiet)
     with (
-        interruptible(str(folder)) as pressed,
+        interruptible(str(folder)) as stop,
         connect(cluster, folder / RUNS, progress=progress) as executor,
     ):
         if train_only:
             summary = train_figures(
-                figures, chosen, folder, choice, progress=progress, stop=pressed, executor=executor
+                figures, chosen, folder, choice, progress=progress, stop=stop, executor=executor
             )
             return _trained(summary, json_)
         made = make_figures(
-            figures, chosen, folder, choice=choice, train=not draw_only, progress=progress, stop=pressed,
+            figures, chosen, folder, choice=choice, train=not draw_only, progress=progress, stop=stop,
             executor=executor, made=(lambda _: None) if json_ else _print_made,
         )  # fmt: skip
     table = write_findings(folder, chosen) if any(m.files for m in made) else None

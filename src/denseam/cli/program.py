@@ -7,9 +7,7 @@ import errno
 import io
 import json
 import os
-import signal
 import sys
-import threading
 import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -19,11 +17,12 @@ import click
 
 from denseam import __version__
 from denseam.cli.options import Command
-from denseam.errors import DataWarning, InputError, NotWritten
+from denseam.errors import DataWarning, InputError, NotWritten, ProcessLost
 
 if TYPE_CHECKING:
     from denseam.studies.cluster import Cluster
     from denseam.training.progress import Progress
+    from denseam.training.stopping import Stop
 
 OK, FAILED, UNDECIDED, BAD_INPUT, INTERNAL, IO_ERROR, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 64, 70, 74, 130, 141
 SCHEMA = 1
@@ -90,6 +89,8 @@ def main(arguments: list[str] | None = None) -> int:
             sys.stdout.flush()
         except OSError:  # standard output is full or closed
             _write_no_more()
+        if isinstance(error, ProcessLost):
+            os._exit(code)  # at its end JAX would wait for the lost process, and abort
         return code
 
 
@@ -157,8 +158,10 @@ def _failed(error: BaseException) -> int:
             return _fail(str(error), BAD_INPUT)
         case click.ClickException():
             return _fail(error.format_message(), BAD_INPUT)
-        case KeyboardInterrupt() | click.Abort() | Stopped():
-            return _fail(str(error) or "interrupted", INTERRUPTED)
+        case Stopped():
+            return _fail(str(error), error.code)
+        case KeyboardInterrupt() | click.Abort():
+            return _fail("interrupted", INTERRUPTED)
         case OSError():
             where = f" ({error.filename})" if error.filename else ""
             before = "; files written before are intact" if isinstance(error, NotWritten) else ""
@@ -197,29 +200,21 @@ def progress_of(quiet: bool) -> Progress:
 
 
 @contextlib.contextmanager
-def interruptible(folder: str | None) -> Iterator[threading.Event]:
-    """Report on Ctrl-C what was saved.
+def interruptible(folder: str | None) -> Iterator[Stop]:
+    """Report on Ctrl-C and SIGTERM what was saved.
 
-    Ctrl-C also sets the event, since an exception that is raised during garbage collection is lost.
+    They also set the event, since an exception that is raised during garbage collection is lost.
     """
-    pressed = threading.Event()
+    from denseam.training.stopping import stop_by_signals
 
-    def on_signal(_number: int, _frame: Any) -> None:
-        pressed.set()
-        raise KeyboardInterrupt
-
-    here = threading.current_thread() is threading.main_thread()
-    before = signal.signal(signal.SIGINT, on_signal) if here else None
-    try:
-        yield pressed
-    except (KeyboardInterrupt, Exception) as error:
-        if not isinstance(error, KeyboardInterrupt) and not pressed.is_set():
-            raise
-        kept = f"finished work is in {folder}, run again to resume" if folder else "nothing was kept"
-        raise Stopped(f"interrupted; {kept}") from None
-    finally:
-        if here:
-            signal.signal(signal.SIGINT, before)
+    with stop_by_signals() as stop:
+        try:
+            yield stop
+        except (KeyboardInterrupt, Exception) as error:
+            if not isinstance(error, KeyboardInterrupt) and not stop.is_set():
+                raise
+            kept = f"finished work is in {folder}, run again to resume" if folder else "nothing was kept"
+            raise Stopped(stop.signal, kept) from None
 
 
 @contextlib.contextmanager
@@ -243,14 +238,18 @@ def training_on(
         raise InputError(f"out is needed with the executor {cluster.kind!r}: workers write their own results")
     threads = cluster.workers if cluster.kind == "local" else None
     with (
-        interruptible(out) as pressed,
+        interruptible(out) as stop,
         connect(cluster, runs or out or os.curdir, progress=progress) as executor,
     ):
-        yield {"progress": progress, "stop": pressed, "workers": threads, "executor": executor}
+        yield {"progress": progress, "stop": stop, "workers": threads, "executor": executor}
 
 
 class Stopped(Exception):
-    """Ctrl-C, with a message on what was saved; click would drop that of a KeyboardInterrupt."""
+    """Ctrl-C or SIGTERM, with a message on what was saved; click would drop that of a KeyboardInterrupt."""
+
+    def __init__(self, number: int, kept: str) -> None:
+        self.code = 128 + number
+        super().__init__(f"{'interrupted' if self.code == INTERRUPTED else 'stopped by SIGTERM'}; {kept}")
 
 
 def needed(value: T | None, message: str) -> T:

@@ -202,16 +202,16 @@ def train(
     from denseam.workflow.target import train_target
 
     folder = _folder(tuned, target.get(ETA0.document), scale, out)
-    if coordinator is not None:
-        join_processes(coordinator, processes, process)
-    elif processes is not None or process is not None:
+    if coordinator is None and (processes is not None or process is not None):
         raise InputError("processes and process need a coordinator: HOST:PORT of the first process, or auto")
-    recipe = _recipe(data, tuned, target, accept)
     # The first collective prints to standard output, where only one JSON document may be.
     apart = stdout_apart() if coordinator else contextlib.nullcontext()
-    progress = progress_of(quiet or jax.process_index() > 0)
-    with interruptible(folder) as pressed, apart:
-        trained = train_target(recipe, folder, scale=scale, stop=pressed, progress=progress, **options)
+    with interruptible(folder) as stop, apart:
+        if coordinator is not None:
+            join_processes(coordinator, processes, process)
+        recipe = _recipe(data, tuned, target, accept)
+        progress = progress_of(quiet or jax.process_index() > 0)
+        trained = train_target(recipe, folder, scale=scale, stop=stop, progress=progress, **options)
     if not jax.process_index():  # only the first process draws and prints
         files = [str(f) for f in (*trained.files, *draw_training(trained, folder))]
         document = trained.to_json() | {"out": folder, "files": files}

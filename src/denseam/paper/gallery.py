@@ -99,7 +99,8 @@ def make_figures(
                 [figure], size, folder, choice, rows, progress=progress, stop=stop, executor=executor
             )
             if trained is not None:
-                rows, aside = rows_in(folder), tuple(map(str, trained.set_aside))
+                rows |= {row["key"]: row for row in trained.records}  # as they were read back
+                aside = tuple(map(str, trained.set_aside))
         done = dataclasses.replace(
             _make(figure, size, folder, choice.readings, rows, formats), set_aside=aside
         )

@@ -13,9 +13,11 @@ import os
 import subprocess
 import tempfile
 import time
+import uuid
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any
 
 from denseam.errors import InputError
@@ -25,8 +27,10 @@ from denseam.studies.shards import describe
 from denseam.training.devices import cores
 from denseam.training.progress import Progress, told
 
-#: Seconds to wait for a scheduler, and then for its first worker.
-REACH, FIRST_WORKER = 6.0, 60.0
+#: Seconds to wait for a scheduler, for its first worker, and for an answer of a scheduler that was there.
+REACH, FIRST_WORKER, HUNG = 6.0, 60.0, 60.0
+#: The folder for the logs of Slurm jobs, beside the shards.
+LOGS = "logs"
 #: A shard is set aside after this many workers have died of it.
 DEATHS = 3
 #: What a Slurm job gets if neither the options nor the configuration of dask-jobqueue set it.
@@ -62,7 +66,7 @@ class DaskExecutor(Limited):
     def room(self) -> int:
         """Return the number of threads of all workers; report if there have been none for a while."""
         with self._reaching_the_scheduler():
-            threads = int(sum(self._client.nthreads().values()))
+            threads = _threads(self._client)
         if threads:
             self._alone = 0.0
         elif not self._alone:
@@ -79,8 +83,17 @@ class DaskExecutor(Limited):
             if self._client.status != "running":
                 raise ConnectionError(self._client.status)
             yield
+        except TimeoutError as error:
+            raise ExecutorLost(f"the scheduler has not answered for {HUNG:.0f} s") from error
         except Exception as error:
             raise ExecutorLost("the scheduler is gone") from error
+
+    def listen(self, hear: Callable[[dict[str, int]], None]) -> str:
+        """Have workers report the steps of each run, by its key; return the name under which they report."""
+        topic = f"denseam-{uuid.uuid4().hex}"
+        with self._reaching_the_scheduler():
+            self._client.subscribe_topic(topic, lambda event: hear(event[1]))
+        return topic
 
 
 @contextlib.contextmanager
@@ -116,7 +129,8 @@ def connect(
         if target is None:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # another dashboard may use the default port
-                target = stack.enter_context(slurm(cluster) if cluster.kind == "slurm" else _here(cluster))
+                made = slurm(cluster, folder) if cluster.kind == "slurm" else _here(cluster)
+                target = stack.enter_context(made)
         if cluster.kind == "slurm":
             check_jobs(target.job_script())
             jobs = cluster.workers or 1
@@ -136,18 +150,23 @@ def connect(
 
 
 def check_workers(client: Any, folder: str | os.PathLike[str]) -> None:
-    """Refuse workers whose versions differ from the driver's or that do not see the folder."""
+    """Refuse workers whose versions differ from the driver's or that do not see the folder.
+
+    A worker that dies meanwhile is not asked again: every worker checks every shard that it takes.
+    """
     with token(folder) as sign:
         answers = client.run(describe, sign, on_error="return")
     for name, answer in answers.items():
+        if isinstance(answer, OSError):
+            continue
         if isinstance(answer, BaseException):
             reason = " ".join(str(answer).split())
             raise InputError(f"executor: the worker {name} cannot run this version of denseam ({reason})")
         check_worker(name, answer, folder)
 
 
-def slurm(cluster: Cluster) -> Any:
-    """Return a cluster of Slurm jobs: one worker in each, with one GPU if requested."""
+def slurm(cluster: Cluster, folder: str | os.PathLike[str]) -> Any:
+    """Return a cluster of Slurm jobs: one worker in each, with one GPU if requested; logs go to a folder."""
     dask, jobqueue = _load("dask"), _load("dask_jobqueue")
 
     def configured(name: str, default: Any) -> Any:
@@ -160,6 +179,7 @@ def slurm(cluster: Cluster) -> Any:
         "walltime": cluster.time,
         "memory": cluster.memory or configured("memory", MEMORY),
         "processes": 1,
+        "log_directory": configured("log-directory", str(Path(folder).absolute() / LOGS)),
         # A GPU is for one shard at a time, however many cores come with it.
         "cores": 1 if cluster.gpus else wanted,
         "job_cpu": wanted if cluster.gpus else None,
@@ -228,13 +248,18 @@ def _allow_failures(deaths: int, dask_scheduler: Any = None) -> None:
     dask_scheduler.allowed_failures = min(dask_scheduler.allowed_failures, deaths)
 
 
+def _threads(client: Any) -> int:
+    """Return the number of threads of all workers; `TimeoutError` if the scheduler does not answer."""
+    return int(sum(client.sync(client.scheduler.ncores, callback_timeout=HUNG).values()))
+
+
 def _wait_for_a_worker(client: Any, cluster: Cluster, progress: Progress) -> None:
-    if client.nthreads():
+    if _threads(client):
         return
     progress.message("waiting for the first worker (Ctrl-C stops)")
     patience = None if cluster.kind == "slurm" else FIRST_WORKER  # a queue may be long
     began = time.monotonic()
-    while not client.nthreads():
+    while not _threads(client):
         if patience is not None and time.monotonic() - began > patience:
             raise InputError(f"address {cluster.address}: the scheduler has no workers")
         time.sleep(0.2)

@@ -1,5 +1,7 @@
 """Sends shards of work to a `concurrent.futures.Executor`, and handles the deaths of workers and executors.
 
+- A shard whose worker ran out of time is handed out again, in smaller parts. Only a single run that does not
+  end in several jobs is given up.
 - A shard that repeatedly kills its worker, or fails there, is set aside and named; the others continue.
 - An executor that dies as a whole (its scheduler, its pool) ends the call; the results so far are kept, and
   the same call resumes there.
@@ -8,6 +10,7 @@
 
 from __future__ import annotations
 
+import collections
 import concurrent.futures
 import contextlib
 import dataclasses
@@ -15,7 +18,7 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExecutor
 from typing import Any
 
@@ -27,6 +30,10 @@ from denseam.training.devices import cores
 
 #: Seconds between two checks for a stop and for more workers.
 LOOK = 0.5
+#: The share of a job that is enough to blame a run for not ending in it.
+LARGE = 0.4
+#: A run is given up after this many jobs have ended before it did; and the reason.
+JOBS, LATE = 3, "it takes longer than a job may; allow jobs more time (--time)"
 
 Runs = dict[str, tuple[str, float]]
 
@@ -68,6 +75,10 @@ class Limited(Executor):
     def room(self) -> int:
         """Return how many shards can be trained at the same time now."""
         raise NotImplementedError
+
+    def listen(self, hear: Callable[[dict[str, int]], None]) -> str:
+        """Have workers report the steps of runs, by their keys, under a name; '' if they cannot."""
+        return ""
 
 
 def check_executor(executor: Executor) -> None:
@@ -119,9 +130,10 @@ def check_worker(name: str, worker: Mapping[str, Any], folder: str | os.PathLike
 def spread(
     shards: Sequence[Shard], executor: Executor, *, stop: threading.Event | None = None
 ) -> Iterator[tuple[Shard, Runs | SetAside]]:
-    """Have every shard trained; yield each with its result as it ends."""
+    """Have every shard trained; yield each with the results of its runs that have ended."""
     waiting = list(reversed(shards))
     going: dict[Future[dict[str, Any]], Shard] = {}
+    late = collections.Counter[str]()  # of a run that was alone
     try:
         while waiting or going:
             if stop is not None and stop.is_set():
@@ -136,23 +148,42 @@ def spread(
             ended, _ = concurrent.futures.wait(going, LOOK, return_when=concurrent.futures.FIRST_COMPLETED)
             for future in ended:
                 shard = going.pop(future)
-                yield shard, _result(future, shard)
+                result, share = _result(future, shard)
+                yield shard, result
+                left = [] if isinstance(result, SetAside) else _unfinished(shard, result)
+                # A shard that was begun late in a job says nothing about the length of its run.
+                late.update(part.specs[0].key for part in left if len(shard.specs) == 1 and share > LARGE)
+                for part in left:
+                    if late[part.specs[0].key] < JOBS:
+                        waiting.insert(0, part)  # others come first
+                    else:
+                        yield part, SetAside(part, LATE)
     finally:
         for future in going:
             future.cancel()
 
 
-def _result(future: Future[dict[str, Any]], shard: Shard) -> Runs | SetAside:
+def _unfinished(shard: Shard, runs: Runs) -> list[Shard]:
+    """Return what a worker has left of a shard: in halves, if nothing of it has ended."""
+    keys = [spec.key for spec in shard.specs if spec.key not in runs]
+    if not keys:
+        return []
+    parts = [keys] if runs or len(keys) == 1 else [keys[: len(keys) // 2], keys[len(keys) // 2 :]]
+    return [shard.only(part) for part in parts]
+
+
+def _result(future: Future[dict[str, Any]], shard: Shard) -> tuple[Runs | SetAside, float]:
+    """Return the runs of a shard that have ended, and the share of its job that it had if others have not."""
     try:
         with _one_line():
-            runs: Runs = future.result()["runs"]
-            return runs
+            result = future.result()
+            return result["runs"], result["share"]
     except (InputError, OSError):
         raise
     except Exception as error:
         if type(error).__name__ == "KilledWorker":  # by its name, so that Dask need not be installed
-            return SetAside(shard, "every worker that took it died")
-        return SetAside(shard, f"{type(error).__name__}: {' '.join(str(error).split())[:200]}")
+            return SetAside(shard, "every worker that took it died"), 0.0
+        return SetAside(shard, f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"), 0.0
 
 
 @contextlib.contextmanager

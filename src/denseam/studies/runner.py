@@ -8,7 +8,7 @@ import os
 import threading
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
@@ -18,13 +18,14 @@ import jax
 from denseam.errors import InputError, refuse, typed
 from denseam.studies.documents import to_document
 from denseam.studies.engine import train_runs
-from denseam.studies.executors import RunsSetAside, SetAside, check_executor, enlist, spread
+from denseam.studies.executors import Limited, RunsSetAside, SetAside, check_executor, enlist, spread
 from denseam.studies.records import Records, Row, row
 from denseam.studies.shards import cut, outcome
 from denseam.studies.store import Store
 from denseam.studies.study import RunSpec, Study
 from denseam.training.devices import check_precision, platform_of
 from denseam.training.progress import Progress
+from denseam.training.stopping import looking
 
 #: Runs of each study.
 RunsOfStudies = Sequence[tuple[Study, list[RunSpec]]]
@@ -147,7 +148,8 @@ def run_specs(
             set_aside = _train_elsewhere(todo, out, executor, progress, stop)
         else:
             options = {"progress": progress, "stop": stop, "devices": devices, "workers": workers}
-            rows = _train_here(todo, store, **options)
+            with looking(stop):
+                rows = _train_here(todo, store, **options)
     finally:
         progress.sweep_ends()
     records = Records(rows) if store is None else _requested(store, keys)
@@ -220,13 +222,31 @@ def _train_elsewhere(
     if not any(specs for _, specs in todo):
         return []
     workers, kind = enlist(executor, out)
+    steps = _Steps(todo, progress)
+    topic = executor.listen(steps.hear) if isinstance(executor, Limited) else ""
     set_aside = []
-    for shard, runs in spread(cut(todo, out, workers=workers, kind=kind), executor, stop=stop):
+    shards = cut(todo, out, workers=workers, kind=kind, topic=topic)
+    for shard, runs in spread(shards, executor, stop=stop):
         if isinstance(runs, SetAside):
             set_aside.append(runs)
             continue
-        for part in shard.parts:
-            for spec in part.specs:
-                progress.advanced(part.study.updates(spec.shape), spec)
-            progress.finished([outcome(spec, runs[spec.key]) for spec in part.specs])
+        ended = [spec for spec in shard.specs if spec.key in runs]
+        steps.hear({spec.key: steps.left[spec.key] for spec in ended})
+        progress.finished([outcome(spec, runs[spec.key]) for spec in ended])
     return set_aside
+
+
+class _Steps:
+    """The steps that are left of each run; what is heard twice, since a worker has died, counts once."""
+
+    def __init__(self, todo: RunsOfStudies, progress: Progress) -> None:
+        self._progress = progress
+        self._specs = {spec.key: spec for _, specs in todo for spec in specs}
+        self.left = {spec.key: study.updates(spec.shape) for study, specs in todo for spec in specs}
+
+    def hear(self, taken: Mapping[str, int]) -> None:
+        for key, steps in taken.items():
+            fresh = min(steps, self.left[key])
+            self.left[key] -= fresh
+            if fresh:
+                self._progress.advanced(fresh, self._specs[key])

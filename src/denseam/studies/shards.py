@@ -7,6 +7,7 @@ records go straight from the worker to the folder.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
 import math
@@ -16,6 +17,7 @@ import platform
 import socket
 import sys
 import threading
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -29,10 +31,12 @@ from denseam.errors import InputError
 from denseam.rules.cost import step_operations
 from denseam.studies.engine import train_runs
 from denseam.studies.records import Row, row
-from denseam.studies.runs import Outcome, evenly, sharing_batches
+from denseam.studies.runs import Interrupted, Outcome, evenly, sharing_batches
 from denseam.studies.store import Store
 from denseam.studies.study import RunSpec, Study
+from denseam.studies.walltime import Job
 from denseam.training.devices import CALLING, RATES, platform_of
+from denseam.training.progress import Progress
 
 #: Seconds that a shard should take: long compared with starting it, short enough to lose.
 SHORTEST, LONGEST = 10.0, 60.0
@@ -40,6 +44,8 @@ SHORTEST, LONGEST = 10.0, 60.0
 AIM = 20.0
 #: Shards for each worker, unless they become too short; several even out when workers end.
 SHARDS_PER_WORKER = 3
+#: Seconds between two reports of a worker.
+EVERY = 1.0
 #: Seconds to compile the programs of one shape.
 COMPILING = 2.0
 
@@ -68,11 +74,21 @@ class Shard:
     parts: tuple[StudyRuns, ...]
     versions: Mapping[str, str]
     seconds: float
+    #: The name under which a Dask worker reports its steps; '' if nobody listens.
+    topic: str = ""
 
     @property
     def specs(self) -> tuple[RunSpec, ...]:
         """All of its runs."""
         return tuple(spec for part in self.parts for spec in part.specs)
+
+    def only(self, keys: Iterable[str]) -> Shard:
+        """Return the part of the shard with these runs."""
+        kept = set(keys)
+        parts = [(part, tuple(spec for spec in part.specs if spec.key in kept)) for part in self.parts]
+        return dataclasses.replace(
+            self, parts=tuple(dataclasses.replace(part, specs=specs) for part, specs in parts if specs)
+        )
 
     @property
     def name(self) -> str:
@@ -118,6 +134,7 @@ def cut(
     *,
     workers: int = 1,
     kind: str = "cpu",
+    topic: str = "",
 ) -> list[Shard]:
     """Cut runs into shards of 10 to 60 seconds, the longest first.
 
@@ -133,6 +150,8 @@ def cut(
         The number of shards that can be trained at the same time.
     kind
         'cpu' (a worker is a core) or 'gpu'.
+    topic
+        The name under which workers report their steps.
     """
     groups = [
         (study, group)
@@ -144,7 +163,8 @@ def cut(
     aim = min(AIM, max(SHORTEST, total / (SHARDS_PER_WORKER * workers)))
     described: dict[int, StudyRuns] = {}
     longest_first = sorted(_pack(groups, aim, kind), key=lambda pack: -pack[0])
-    return [_shard(pieces, folder, described, seconds) for seconds, pieces in longest_first]
+    shards = [_shard(pieces, folder, described, seconds) for seconds, pieces in longest_first]
+    return [dataclasses.replace(shard, topic=topic) for shard in shards]
 
 
 def _pack(groups: Pieces, aim: float, kind: str) -> list[tuple[float, Pieces]]:
@@ -216,7 +236,8 @@ def keep_to_own_cores() -> None:
 def run_shard(shard: Shard) -> dict[str, Any]:
     """Train the missing runs and write them.
 
-    Return the status and loss of each run by its key, and the number of runs trained.
+    Return the status and loss of each run by its key, and the number of runs trained. If the job of this
+    worker ends before, return those runs that have ended, and the share of the job's time that they had.
     """
     keep_to_own_cores()
     wrong = different(shard.versions, versions())
@@ -225,19 +246,31 @@ def run_shard(shard: Shard) -> dict[str, Any]:
     store = _Watched(shard.folder)
     runs = store.look()
     trained = 0
-    for part in shard.parts:
-        todo = [spec for spec in part.specs if spec.key not in runs]
-        if not todo:
-            continue
-        _check_data(part)
-        for rows in _trained(part, todo):
-            _check_data(part)  # it may have changed meanwhile
-            # Another worker may have been given the same runs by a driver that has died since.
-            runs |= store.look()
-            store.write([row for row in rows if row["key"] not in runs])
-            runs |= {row["key"]: (row["status"], row["final_mse"]) for row in rows if row["key"] not in runs}
-            trained += len(rows)
-    return {"runs": {spec.key: runs[spec.key] for spec in shard.specs}, "trained": trained}
+    steps = _Steps(shard.topic)
+    share = 0.0
+    with Job() as job:
+        try:
+            for part in shard.parts:
+                todo = [spec for spec in part.specs if spec.key not in runs]
+                for rows in _trained(part, todo, job.over, steps):
+                    _check_data(part)  # it may have changed meanwhile
+                    # Another worker may have been given the same runs by a driver that has died since.
+                    runs |= store.look()
+                    store.write([row for row in rows if row["key"] not in runs])
+                    runs |= {
+                        row["key"]: (row["status"], row["final_mse"])
+                        for row in rows
+                        if row["key"] not in runs
+                    }
+                    trained += len(rows)
+        except Interrupted:
+            share = job.share()
+            job.leave()
+    return {
+        "runs": {spec.key: runs[spec.key] for spec in shard.specs if spec.key in runs},
+        "trained": trained,
+        "share": share,
+    }
 
 
 def _check_data(part: StudyRuns) -> None:
@@ -245,12 +278,38 @@ def _check_data(part: StudyRuns) -> None:
         raise InputError(f"data {part.study.data}: is not the same on the worker {socket.gethostname()}")
 
 
-def _trained(part: StudyRuns, specs: Sequence[RunSpec]) -> Iterator[list[Row]]:
+def _trained(
+    part: StudyRuns, specs: Sequence[RunSpec], stop: threading.Event, progress: Progress
+) -> Iterator[list[Row]]:
     """Train on one core, or on the GPU; the executor decides how many shards run at once."""
+    if not specs:
+        return
+    _check_data(part)
     gpu = platform_of(jax.devices()[0]) == "gpu"
     with _GPU if gpu else contextlib.nullcontext():
-        for outcomes in train_runs(part.study, specs, workers=1):
+        for outcomes in train_runs(part.study, specs, workers=1, stop=stop, progress=progress):
             yield [row(part.study, outcome) | {"data": part.data} for outcome in outcomes]
+
+
+class _Steps(Progress):
+    """Reports the steps of runs to the driver, at most once a second."""
+
+    def __init__(self, topic: str) -> None:
+        self._topic, self._steps, self._sent = topic, collections.Counter[str](), time.monotonic()
+        self._worker = None
+        if topic:
+            from distributed import get_worker
+
+            self._worker = get_worker()
+
+    def advanced(self, steps: int, spec: RunSpec) -> None:
+        if self._worker is None:
+            return
+        self._steps[spec.key] += steps
+        if time.monotonic() - self._sent > EVERY:
+            self._worker.log_event(self._topic, dict(self._steps))
+            self._steps.clear()
+            self._sent = time.monotonic()
 
 
 class _Watched:
@@ -262,7 +321,7 @@ class _Watched:
     def look(self) -> dict[str, tuple[str, float]]:
         """Return status and loss of the runs added since the last look."""
         names = self._store.names()
-        fresh = self._store.read(["status", "final_mse"], only=names - self._seen)
+        fresh = self._store.read(["status", "final_mse"], only=names - self._seen, skip_errors=False)
         self._seen = names
         return {row["key"]: (row["status"], row["final_mse"]) for row in fresh}
 

@@ -62,8 +62,17 @@ class Store:
         """Return the names of all files that should be shards."""
         return {path.name for path in self.shards.iterdir() if not path.name.startswith(".")}
 
-    def read(self, columns: Sequence[str] | None = None, only: Iterable[str] | None = None) -> Records:
-        """Return all rows (of these columns, in these files); name the files that are unreadable."""
+    def read(
+        self,
+        columns: Sequence[str] | None = None,
+        only: Iterable[str] | None = None,
+        *,
+        skip_errors: bool = True,
+    ) -> Records:
+        """Return all rows (of these columns, in these files); name the files that are unreadable.
+
+        If errors of the file system are not skipped, they are raised: the file itself may be right.
+        """
         if not self.shards.is_dir():
             raise InputError(f"{self.folder}: holds no results (no folder 'shards' in it)")
         rows: dict[str, tuple[str, Row]] = {}
@@ -77,6 +86,8 @@ class Store:
                 skipped.append(f"{name}: vanished while the folder was read")
                 continue
             except Exception as error:
+                if isinstance(error, OSError) and not skip_errors:
+                    raise
                 reason = " ".join(str(error).split())[:160]
                 skipped.append(f"{name}: {reason or type(error).__name__}")
                 continue
@@ -105,10 +116,13 @@ class Store:
         return documents
 
     def keys(self) -> set[str]:
-        """Return the keys of all existing runs."""
+        """Return the keys of all existing runs.
+
+        A shard that is there but cannot be read now is no reason to train its runs again.
+        """
         if not self.shards.is_dir():
             return set()
-        return {row["key"] for row in self.read(["key"])}
+        return {row["key"] for row in self.read(["key"], skip_errors=False)}
 
     def curves(self, keys: Sequence[str]) -> dict[str, list[float]]:
         """Return the loss curves of the given runs."""

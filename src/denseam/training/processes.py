@@ -14,8 +14,11 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
-from denseam.errors import InputError, refuse
+from denseam.errors import InputError, ProcessLost, refuse
 from denseam.files import ALONE, Writers, each, make_folder
+
+#: Seconds without an answer after which JAX takes a process for dead, and aborts the others.
+HEARTBEAT = 30
 
 #: A value that processes agree on.
 Plain = TypeVar("Plain", bool, int, float)
@@ -40,15 +43,35 @@ def join_processes(coordinator: str, processes: int | None = None, process: int 
     if processes is not None and process is not None and not 0 <= process < processes:
         problems.append(f"process must be at least 0 and below processes = {processes}, got {process}")
     refuse(problems)
+    # JAX would only note SIGTERM, for a service that is not used here, and train on until it is killed.
+    jax.config.update("jax_enable_preemption_service", False)  # type: ignore[no-untyped-call]
     try:
         with stdout_apart():
             if auto:
-                jax.distributed.initialize()
+                jax.distributed.initialize(heartbeat_timeout_seconds=HEARTBEAT)
             else:
-                jax.distributed.initialize(coordinator, processes, process, initialization_timeout=60)
+                jax.distributed.initialize(
+                    coordinator, processes, process,
+                    initialization_timeout=60, heartbeat_timeout_seconds=HEARTBEAT,
+                )  # fmt: skip
             jax.devices()
     except (RuntimeError, ValueError) as error:
         raise InputError(f"coordinator {coordinator}: {' '.join(str(error).split())[:200]}") from None
+
+
+@contextlib.contextmanager
+def joined_processes() -> Iterator[None]:
+    """Turn the error of a step that another process no longer takes part in into `ProcessLost`.
+
+    Only if the first process lives: it coordinates, and without it JAX aborts the others, which cannot be
+    prevented from Python.
+    """
+    try:
+        yield
+    except jax.errors.JaxRuntimeError as error:
+        if jax.process_count() == 1:
+            raise
+        raise ProcessLost(" ".join(str(error).split())[:100]) from None
 
 
 class Processes:
@@ -85,6 +108,13 @@ def as_the_first_says(value: Plain) -> Plain:
     first = multihost_utils.broadcast_one_to_all(np.frombuffer(own.tobytes(), np.uint8))
     theirs: Plain = np.frombuffer(np.asarray(first, np.uint8).tobytes(), own.dtype)[0].item()
     return theirs
+
+
+def largest(value: int) -> int:
+    """Return the largest value of all processes; it must fit into 32 bits."""
+    if jax.process_count() == 1:
+        return value
+    return int(np.max(multihost_utils.process_allgather(np.asarray(value, np.int32))))
 
 
 def check_folder(folder: Path) -> None:

@@ -167,7 +167,7 @@ def train(
     finally:
         progress.training_ends()
     decays = optimizer.decay is not None and bool(np.any(np.asarray(optimizer.decay) > 0))
-    forgotten = float(mean_square(array)) if decays else None
+    forgotten = float(mean_square(array[None])[0]) if decays else None
     trained, end = dataclasses.replace(bare, scales=model.scales), ending(curve, initial_mse, forgotten)
     return Run(trained, end.curve, initial_mse, end.status, end.diverged_at, state)
 

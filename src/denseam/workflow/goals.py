@@ -201,7 +201,7 @@ def ladder(study: Study, target: int) -> tuple[int, ...]:
         start = MEMORIES_PER_FEATURE * study.regime.shape(target).N
     chosen: list[int] = []
     ratio = min(2.0, (target / smallest) ** (1 / FEWEST_SIZES))
-    wanted = target / ratio
+    wanted = target / ratio if target > smallest else 0.0  # below it there is nothing to tune at
     while wanted >= smallest / 2 and (len(chosen) < FEWEST_SIZES or wanted >= start / APART):
         near = _nearest(wanted, study, available)
         if near is not None and near >= smallest and (not chosen or chosen[-1] / near >= APART):

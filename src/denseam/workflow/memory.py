@@ -25,6 +25,7 @@ from denseam.errors import (
     refuse,
     table_of,
     typed,
+    whole,
 )
 from denseam.files import ALONE, Writers
 from denseam.model import checkpoint, shared
@@ -212,7 +213,7 @@ class Memory:
         """
         levels = [noise] if isinstance(noise, int | float) else list(noise)
         steps, damping = shared.steps_of_recall(self.model.steps, steps, damping, STEPS)
-        refuse(recall_problems(levels, steps, tolerance, damping))
+        refuse([*recall_problems(levels, steps, tolerance, damping), *whole(0, seed=seed)])
         clean = self.encode(x)
         held = None if known is None else self.clamp(known, len(clean))
         results = []
@@ -286,6 +287,8 @@ def recall_problems(
     damping: float | None = None,
 ) -> Iterator[str]:
     """Yield a problem for each number with which `Memory.recall` makes no sense."""
+    if not len(noise):
+        yield "noise must not be empty"
     for level in noise:
         yield from at_least_zero(noise=level)
     yield from shared.recall_problems(*shared.steps_of_recall(None, steps, damping), tolerance)

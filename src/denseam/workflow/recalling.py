@@ -51,7 +51,7 @@ def recall_file(
     options
         As in `Memory.recall`.
     """
-    problems = [*recall_problems(noise, **options)]
+    problems = [*recall_problems(noise, **options), *whole(0, seed=seed)]
     if samples is not None:
         problems += whole(samples=samples)
     if mask is not None and hide is not None:

@@ -46,9 +46,10 @@ from denseam.training.divergence import ending
 from denseam.training.mesh import Placement, check_mesh_of_processes, gathered, make_mesh, parse_mesh
 from denseam.training.optimizers import Optimizer
 from denseam.training.places import OneDevice, OnMesh, named
-from denseam.training.processes import as_the_first_says, check_folder, writers
+from denseam.training.processes import as_the_first_says, check_folder, joined_processes, largest, writers
 from denseam.training.progress import Progress
 from denseam.training.run import evaluate
+from denseam.training.stopping import Stop, looking, signal_of
 from denseam.workflow.likeness import Reference
 from denseam.workflow.memory import Memory
 from denseam.workflow.recipe import Origin, Recipe
@@ -192,7 +193,7 @@ def train_target(
     platform = platform_of(device)
     check_precision(study.precision, platform)
     progress = progress or Progress()
-    with jax.default_device(device), numbers(study.precision):
+    with joined_processes(), jax.default_device(device), numbers(study.precision):
         return _Training(recipe, study, spec, Path(out), progress, platform, placement, stop).run()
 
 
@@ -252,28 +253,30 @@ class _Training:
         saved_before = as_the_first_says((self.out / STATE).exists())
         at = self._resume() if saved_before else _State(*self.on.draw(), 0)
         self.progress.training_begins(self._name(), self.steps, self.epochs, at.step)
-        alive = True
+        alive, all_stop = True, False
         try:
-            for first, segment in self._segments(at.step, frame):
-                at, error = self._advance(at, frame, optimizer, segment)
-                self.losses[first : at.step] = error
-                self.squares[first : at.step] = gathered(mean_square(segment.Y))
-                self.progress.training_advanced(at.step, float(np.mean(error)))
-                alive = bool(np.isfinite(error).all())
-                if not alive:
-                    break
-                if self.stop is not None and self.stop.is_set():
-                    raise KeyboardInterrupt
-                if at.step % self.per_epoch == 0:
-                    self._epoch_ended(at.step // self.per_epoch)
-                now = time.perf_counter()
-                if as_the_first_says(now - saved > max(SAVE_SECONDS, 10 * saving)):
-                    self._save(at)
-                    saving, saved = time.perf_counter() - now, time.perf_counter()
+            with looking(self.stop):
+                for first, segment in self._segments(at.step, frame):
+                    at, error = self._advance(at, frame, optimizer, segment)
+                    self.losses[first : at.step] = error
+                    self.squares[first : at.step] = gathered(mean_square(segment.Y))
+                    self.progress.training_advanced(at.step, float(np.mean(error)))
+                    alive = bool(np.isfinite(error).all())
+                    if not alive:
+                        break
+                    if at.step % self.per_epoch == 0:
+                        self._epoch_ended(at.step // self.per_epoch)
+                    all_stop = self._asked_to_stop()
+                    if all_stop:
+                        raise KeyboardInterrupt
+                    now = time.perf_counter()
+                    if as_the_first_says(now - saved > max(SAVE_SECONDS, 10 * saving)):
+                        self._save(at)
+                        saving, saved = time.perf_counter() - now, time.perf_counter()
         except KeyboardInterrupt:
             # In the middle of a step its arrays are gone, but the last saved state is not. Of several
-            # processes only this one may have been stopped: the others would not join in saving.
-            if self.writers is ALONE:
+            # processes only this one may have been interrupted: the others would not join in saving.
+            if all_stop or self.writers is ALONE:
                 with contextlib.suppress(RuntimeError):
                     self._save(at)
             raise
@@ -292,6 +295,13 @@ class _Training:
         origin = self.recipe.origin.value
         known = origin if self.expected is not None else f"{origin}; no loss curve is predicted"
         return f"{self.study.name} at {self.spec.shape}, eta0 = {self.recipe.eta0:.3g} ({known})"
+
+    def _asked_to_stop(self) -> bool:
+        """Return whether any of the processes was asked to stop; all of them learn by which signal."""
+        number = largest(signal_of(self.stop))
+        if number and isinstance(self.stop, Stop):
+            self.stop.ask(number)
+        return number > 0
 
     # --- batches -----------------------------------------------------------------------------------
 

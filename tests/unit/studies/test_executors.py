@@ -7,6 +7,7 @@ import os
 import pickle
 import signal
 import sys
+import time
 from collections import Counter
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import replace
@@ -136,8 +137,8 @@ def test_what_another_worker_writes_meanwhile_is_not_written_again(tmp_path, mon
     (shard,) = cut([(STUDY, STUDY.runs())], prepared(tmp_path))
     real, others = shards._trained, []
 
-    def slow(part, specs):
-        for rows in real(part, specs):
+    def slow(part, specs, *rest):
+        for rows in real(part, specs, *rest):
             if not others:
                 others.append(Store(tmp_path).write([rows[0] | {"seconds": 0.0}]))
             yield rows
@@ -297,6 +298,66 @@ def test_no_more_shards_are_handed_out_than_there_is_room(tmp_path, small_shards
     narrow = Narrow()
     assert table(run_studies(STUDY, tmp_path, executor=narrow).records) == local
     assert narrow.most == 2
+
+
+class Hurried(Executor):
+    """Runs of a shard after the first `most` do not end before the job of its worker does."""
+
+    def __init__(self, most, share=0.8):
+        self.most, self.share, self.lengths = most, share, []
+
+    def submit(self, fn, /, *arguments):
+        future = Future()
+        if fn is shards.describe:
+            future.set_result(fn(*arguments))
+            return future
+        (shard,) = arguments
+        self.lengths.append(len(shard.specs))
+        keys = [spec.key for spec in shard.specs][: self.most]
+        future.set_result(
+            fn(shard.only(keys))
+            if keys and len(shard.specs) <= 3
+            else {"runs": {}, "trained": 0, "share": self.share}
+        )
+        return future
+
+
+def test_a_shard_that_is_cut_off_by_the_walltime_is_trained_in_parts(tmp_path, local):
+    hurried = Hurried(2)
+    summary = run_studies(STUDY, tmp_path, executor=hurried)
+    assert table(summary.records) == local
+    assert not summary.set_aside
+    assert sorted(hurried.lengths) == sorted([12, 6, 3, 1, 3, 1, 6, 3, 1, 3, 1])
+
+
+def test_a_run_longer_than_the_walltime_is_named_as_such(tmp_path):
+    hurried = Hurried(0)
+    summary = run_studies(replace(STUDY, scales=(16,), seeds=1), tmp_path, executor=hurried)
+    assert len(summary.set_aside) == 3
+    assert all(
+        "it takes longer than a job may; allow jobs more time (--time)" in str(s) for s in summary.set_aside
+    )
+    assert hurried.lengths.count(1) == 9, "three jobs each"
+
+
+def test_a_shard_that_was_begun_late_in_a_job_is_not_blamed(tmp_path):
+    hurried = Hurried(0, share=0.1)
+    found = spread(
+        cut([(replace(STUDY, scales=(16,), seeds=1), STUDY.runs()[:1])], prepared(tmp_path)), hurried
+    )
+    results = [next(found)[1] for _ in range(10)]
+    assert results == [{}] * 10
+
+
+def test_a_worker_stops_before_its_job_ends(tmp_path, monkeypatch):
+    from denseam.studies import walltime
+
+    (shard,) = cut([(STUDY, STUDY.runs())], prepared(tmp_path))
+    monkeypatch.setattr(walltime, "job_ends", lambda: time.time() + walltime.MARGIN)
+    ended = run_shard(shard)
+    assert (ended["runs"], ended["trained"]) == ({}, 0)
+    monkeypatch.setattr(walltime, "job_ends", lambda: time.time() + 1000)
+    assert run_shard(shard)["trained"] == 12
 
 
 def test_executors_that_cannot_work_are_refused_in_one_line(tmp_path, monkeypatch):

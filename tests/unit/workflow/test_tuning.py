@@ -132,6 +132,7 @@ def test_images_shrink_by_blocks_to_about_a_half_a_quarter_and_so_on(image, ladd
         ({"scales": (16, 32, 128)}, "target 64 is smaller than the base"),
         ({"scales": (16, 32)}, "scales must be at least 3"),
         ({"features": 16}, "too small to be tuned at smaller sizes"),
+        ({"features": 4}, "too small to be tuned at smaller sizes"),  # below the smallest there is
         ({"preparation": Preparation(shrink="none")}, "too small to be tuned at smaller sizes"),
         ({"optimizer": "adagrad"}, "optimizer must be"),
         ({"kappa": 0.0}, "kappa must be above 0"),

@@ -68,7 +68,7 @@ def scale_colours(count: int) -> list[Any]:
 
 
 def save(figure: Any, out: Path, name: str, formats: Sequence[str] = ("png", "svg")) -> list[Path]:
-    """Write the figure in each format; return the files."""
+    """Write the figure in each format, every file completely or not at all; return the files."""
     out.mkdir(parents=True, exist_ok=True)
     files = [out / f"{name}.{kind}" for kind in formats]
     for file, kind in zip(files, formats, strict=True):

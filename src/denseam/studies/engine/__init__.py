@@ -23,7 +23,7 @@ from denseam.errors import InputError
 from denseam.studies.engine.chunks import Chunk, cut, halves, model_bytes
 from denseam.studies.engine.layouts import train_chunk
 from denseam.studies.engine.programs import Program
-from denseam.studies.runs import Outcome
+from denseam.studies.runs import Interrupted, Outcome
 from denseam.studies.study import RunSpec, Study
 from denseam.training.devices import check_precision, cores, memory, numbers, platform_of
 from denseam.training.progress import Progress
@@ -65,6 +65,8 @@ def train_runs(
         free.put(devices[i % len(devices)])
 
     def work(chunk: Chunk) -> list[Outcome]:
+        if ended.is_set():
+            raise Interrupted
         device = free.get()
         try:
             with jax.default_device(device), numbers(study.precision):
@@ -78,11 +80,18 @@ def train_runs(
         for shape, program in programs.items()
         for chunk in cut([spec for spec in specs if spec.shape == shape], program, threads)
     ]
+    interrupted: Interrupted | None = None
     try:
         for future in concurrent.futures.as_completed(futures):
-            outcomes = future.result()
+            try:
+                outcomes = future.result()
+            except Interrupted as error:  # chunks that have ended are kept
+                interrupted = error
+                continue
             progress.finished(outcomes)
             yield outcomes
+        if interrupted is not None:
+            raise interrupted
     finally:  # also if the consumer stops, or Ctrl-C arrives while it waits
         ended.set()
         pool.shutdown(wait=True, cancel_futures=True)

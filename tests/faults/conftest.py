@@ -1,0 +1,24 @@
+import os
+
+from tests import FAST, ROOT
+
+# One core, and programs that an earlier case has compiled.
+os.environ["XLA_FLAGS"] = FAST
+os.environ["NPROC"] = "1"
+os.environ["JAX_COMPILATION_CACHE_DIR"] = str(ROOT / ".pytest_cache" / "programs")
+os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+
+import jax
+import pytest
+
+from tests.faults import tally
+
+jax.config.update("jax_compilation_cache_dir", os.environ["JAX_COMPILATION_CACHE_DIR"])
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _table():
+    """With FULL=1, and if all suites ran, the table of the documentation is written."""
+    yield
+    tally.write()
