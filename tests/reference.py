@@ -92,6 +92,19 @@ class Model:
             dc += self.s_c * r / B
         return dW, db, dc
 
+    def sensitivity(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """∂f/∂x, and ∂f/∂(W, b, c) with one column for each parameter, in this order."""
+        (K, N), C, z = self.W.shape, self.C, self.z(x)
+        Wt, g = C @ self.W, np.tanh(x)
+        s = sigma(self.activation, z, self.p, self.beta)
+        J = jacobian(self.activation, z, self.p, self.beta)
+        inner = self.s2 * Wt.T @ J  # ∂f/∂z
+        of_W = np.einsum("ib,a->iab", np.eye(N), self.s2 * C @ s) + self.s1 * np.einsum(
+            "ia,b->iab", inner @ C, g
+        )
+        of_x = self.s1 * inner @ Wt * (1 - g**2)
+        return of_x, np.hstack([of_W.reshape(N, K * N), inner @ C * self.s_b, self.s_c * np.eye(N)])
+
     def effective_energy(self, x: np.ndarray) -> float:
         G = np.sum(np.log(np.cosh(x)))
         linear = np.tanh(x) @ (x - self.s_c * self.c)
@@ -249,7 +262,7 @@ def decay_of(time: float, T: int, eta_W: float) -> float:
 
 
 def train(
-    model: Model,
+    model: "Model | Through",
     optimizer: Sgd | Adam | Muon,
     batches: list[tuple[np.ndarray, np.ndarray]],
     factors: np.ndarray | None = None,
@@ -261,8 +274,11 @@ def train(
     curve = []
     for k, (X, Y) in enumerate(batches):
         curve.append(2 * model.loss(X, Y) / X.shape[0])
-        after = optimizer.step(model, model.gradient(X, Y))
-        f = 1.0 if factors is None else factors[k]
+        grads, f = model.gradient(X, Y), 1.0 if factors is None else factors[k]
+        if isinstance(model, Through):
+            model = model.with_step(optimizer, grads)
+            continue
+        after = optimizer.step(model, grads)
         moved = {p: getattr(model, p) + f * (getattr(after, p) - getattr(model, p)) for p in ("W", "b", "c")}
         model = after if factors is None else replace(model, **moved)
     return model, np.array(curve)
@@ -356,6 +372,55 @@ def recall(
                 new[i] = x[i]
         states.append(new)
     return states, [model.effective_energy(s) for s in states]
+
+
+@dataclass
+class Through:
+    """A model trained through T steps of size d; its derivatives run forward, along with the state.
+
+    With ``known`` (N×B), these features keep their values, and the loss is per hidden feature, times N. ``early``
+    is the weight of the mean loss over the steps before the last. It passes for a `Model` in `train`.
+    """
+
+    model: Model
+    T: int
+    d: float
+    known: np.ndarray | None = None
+    early: float = 0.0
+
+    def states(self, x: np.ndarray, known: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+        """x_t and ∂x_t/∂(W, b, c) for t = 0 … T."""
+        D = np.zeros((len(x), self.model.W.size + self.model.b.size + self.model.c.size))
+        states = [(x, D)]
+        for _ in range(self.T):
+            of_x, of_parameters = self.model.sensitivity(x)
+            moved = x + self.d * (self.model.f(x) - x)
+            D = np.where(known[:, None], D, D + self.d * (of_x @ D + of_parameters - D))
+            x = np.where(known, x, moved)
+            states.append((x, D))
+        return states
+
+    def weighted(self, X: np.ndarray, Y: np.ndarray) -> list[tuple[float, np.ndarray, np.ndarray]]:
+        """The weight, residual and derivative of every term of the loss."""
+        known = np.zeros(X.shape, bool) if self.known is None else self.known
+        share = X.size / np.sum(~known) / X.shape[1]
+        terms = []
+        for m in range(X.shape[1]):
+            for t, (x, D) in enumerate(self.states(X[:, m], known[:, m])):
+                weight = 0.0 if t == 0 else 1.0 if t == self.T else self.early / self.T
+                terms.append((share * weight, np.where(known[:, m], 0, x - Y[:, m]), D))
+        return terms
+
+    def loss(self, X: np.ndarray, Y: np.ndarray) -> float:
+        return sum(weight * np.sum(r**2) / 2 for weight, r, _ in self.weighted(X, Y))
+
+    def gradient(self, X: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        whole = sum(weight * r @ D for weight, r, D in self.weighted(X, Y))
+        (K, N), W = self.model.W.shape, self.model.W.size
+        return whole[:W].reshape(K, N), whole[W : W + K], whole[W + K :]
+
+    def with_step(self, optimizer, grads) -> "Through":
+        return replace(self, model=optimizer.step(self.model, grads))
 
 
 def agreement(large: Model, small: Model, D: np.ndarray, X: np.ndarray, steps: int) -> dict[str, float]:

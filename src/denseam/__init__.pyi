@@ -30,10 +30,12 @@ from .rules import MemoriesOnly as MemoriesOnly
 from .rules import Parameterization as Parameterization
 from .rules import Power as Power
 from .rules import Proportional as Proportional
+from .rules import ProportionalSteps as ProportionalSteps
 from .rules import SamplesOnly as SamplesOnly
 from .rules import Scales as Scales
 from .rules import Schedule as Schedule
 from .rules import Shape as Shape
+from .rules import StepsOnly as StepsOnly
 from .rules import Timetable as Timetable
 from .rules import prescription as prescription
 from .rules import register_schedule as register_schedule

@@ -238,14 +238,14 @@ def test_a_check_gives_the_same_slopes_there(cluster, tmp_path):
         "sgd",
         "--scales",
         "16,64",
-        "--steps",
+        "--updates",
         "2",
         "--seeds",
         "2",
     )
     found = ended(drive(cluster, *check, "--out", tmp_path / "out", "--json", command=("check",)))
     assert found.returncode in (0, 1, 2), found.stderr
-    here = check_study(checked_study("relu", "sgd", scales=(16, 64), steps=2, seeds=2)).to_json()
+    here = check_study(checked_study("relu", "sgd", scales=(16, 64), updates=2, seeds=2)).to_json()
     assert json.loads(found.stdout) == {"schema": 1, **json.loads(json.dumps(here))}
 
 
@@ -309,7 +309,7 @@ def test_steps_are_heard_while_a_shard_is_trained(cluster, tmp_path):
 
     with connect(Cluster("dask", address=cluster.address), tmp_path / "out") as executor:
         summary = run_studies(study, tmp_path / "out", executor=executor, progress=Heard())
-    steps = study.steps(study.runs()[0].shape)
+    steps = study.updates(study.runs()[0].shape)
     assert {key: sum(n for k, n in heard if k == key) for key, _ in heard} == {
         row["key"]: steps for row in summary.records
     }

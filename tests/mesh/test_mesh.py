@@ -24,7 +24,7 @@ from denseam.model.lagrangians import registered
 from denseam.rules import MemoriesOnly, Proportional, Shape
 from denseam.studies.runs import build
 from denseam.studies.study import Study
-from denseam.training.gradient import Columns
+from denseam.training.columns import Columns
 from denseam.training.mesh import Placement, make_mesh, parse_mesh
 from denseam.training.places import named
 from denseam.training.progress import Progress
@@ -77,6 +77,17 @@ def test_schedules_and_decay_times_too(tmp_path):
     for mesh in MESHES:
         shared = train_target(asked, tmp_path / mesh, mesh=mesh)
         assert apart(alone, shared) < 1e-5, mesh
+
+
+def test_steps_of_recall_and_hidden_features_too(tmp_path):
+    asked = recipe("relu", "adam", steps=3, hide=0.5, name="")
+    alone = train_target(asked, tmp_path / "alone")
+    for mesh in MESHES:
+        shared = train_target(asked, tmp_path / mesh, mesh=mesh)
+        assert apart(alone, shared) < 1e-5, mesh
+        np.testing.assert_allclose(shared.loss, alone.loss, rtol=1e-5)
+        assert shared.heldout_mse == pytest.approx(alone.heldout_mse, rel=1e-5)
+        assert shared.memory.model.steps.T == 3
 
 
 def test_the_other_regime_and_uncentred_models_too(tmp_path):

@@ -801,3 +801,32 @@ def test_seeds_and_printing():
     assert torch.equal(a.W, b.W)
     assert not torch.equal(a.W, c.W)
     assert "N=12, K=30" in repr(a)
+
+
+# --- steps of recall -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("masked", [True, False])
+def test_the_gradient_through_steps_is_that_of_jax(masked, tmp_path):
+    shape = dam.Shape(N=12, K=30, P=60, B=15, T=3)
+    scales = dam.prescription("relu", "adam").at(shape, eta0=0.02, tau=0.8)
+    model = dam.DenseAM.create(scales, dam.relu(), seed=1, bias_init="normal", dtype=jnp.float64)
+    mine = dt.to_torch(model)
+    X, Y = samples(15, np.float64)
+    known = np.random.default_rng(3).random(X.shape) < 0.4 if masked else None
+    L, grads = gradient(model, *map(jnp.asarray, (X, Y)), None if known is None else jnp.asarray(known))
+    hidden = torch.ones(X.shape) if known is None else torch.tensor(~known, dtype=torch.float64)
+    end = mine.through(torch.tensor(X), None if known is None else torch.tensor(known))
+    loss = (hidden * (end - torch.tensor(Y)) ** 2).sum() / (2 * 15) / hidden.mean()
+    loss.backward()
+    close(loss, L, 1e-12)
+    for name in ("W", "b", "c"):
+        close(getattr(mine, name).grad, getattr(grads, name), 1e-10)
+    close(end, model.through(X, known), 1e-12)
+    assert mine.steps == (3, pytest.approx(0.8 / 3))
+    for again in (dt.from_torch(mine), dam.DenseAM.load(mine.save(tmp_path / "m.safetensors"))):
+        assert (again.steps.T, again.steps.size) == mine.steps
+    other = dt.DenseAM.create(scales, dt.to_torch(model).activation)
+    other.load_state_dict(mine.state_dict())
+    assert other.steps == mine.steps
+    close(mine.recall(torch.tensor(X), tolerance=0.0).state, model.recall(X, tolerance=0.0).state, 1e-12)

@@ -186,7 +186,7 @@ def _engine(
         return time.perf_counter() - began
 
     run()  # compiles
-    return run, study.steps(specs[0].shape)
+    return run, study.updates(specs[0].shape)
 
 
 def _torch_loop(gpu: bool) -> Callable[[int, str], float]:

@@ -11,7 +11,7 @@ import click
 
 from denseam.cli.options import json_option, takes
 from denseam.cli.program import app, show
-from denseam.errors import InputError, UnprescribedWarning, collecting, refuse, together
+from denseam.errors import InputError, UnprescribedWarning, collecting, refuse, together, whole
 from denseam.rules import (
     Constants,
     Parameterization,
@@ -25,6 +25,7 @@ from denseam.rules.optimizers import OPTIMIZERS
 from denseam.rules.regimes import REGIMES, regime_letter
 from denseam.rules.schedules import TWO_UNITS, decay_time_problems
 from denseam.rules.sizes import WORDS
+from denseam.rules.table import is_prescribed, unprescribed
 from denseam.studies.description import DOCUMENT
 
 #: The parameters of one training.
@@ -52,7 +53,7 @@ def _sizes(prefix: str, meaning: Mapping[str, str], required: tuple[str, ...] = 
 @click.option("--power", type=float, help="p of relu^p, at least 1.")
 @click.option("--eta0", type=float, default=1.0, show_default=True, help="The tuned learning rate η0.")
 @_sizes("base-", dict.fromkeys(WORDS, "at which eta0 was tuned"))
-@click.option("--steps", type=int, help="Steps of the training, for its schedule and its decay time.")
+@click.option("--updates", type=int, help="Updates of the training, for its schedule and its decay time.")
 @takes([_ONE[key] for key in ("schedule", "warmup", "cooldown", "decay", "decay_time")], name="course")
 @json_option
 def prescribe(
@@ -61,7 +62,7 @@ def prescribe(
     regime: str,
     power: float | None,
     eta0: float,
-    steps: int | None,
+    updates: int | None,
     course: dict[str, Any],
     json_: bool,
     **sizes: int | None,
@@ -92,13 +93,17 @@ def prescribe(
             base_shape,
             lambda: Constants(eta0),
             check_power,
-            lambda: _check_course(course, optimizer, steps),
+            lambda: _check_course(course, optimizer, updates),
         )
-    for warning in caught:
-        print(f"warning: {warning.message}", file=sys.stderr)
+    prescribed = rule.prescribed and is_prescribed(rule.family, rule.optimizer, shape.T)
+    messages = [str(warning.message) for warning in caught]
+    if rule.prescribed and not prescribed:
+        messages.append(unprescribed(rule.family, rule.optimizer))
+    for message in messages:
+        print(f"warning: {message}", file=sys.stderr)
     scales = rule.at(shape, eta0=eta0)
-    timetable, decay = _timetable(course, steps), _decay(course, scales, steps)
-    names = ("s1", "s2", "eta_W", "eta_b", "eta_c")
+    timetable, decay = _timetable(course, updates), _decay(course, scales, updates)
+    names = ("s1", "s2", "eta_W", "eta_b", "eta_c", *(("step",) if shape.T > 1 else ()))
     facts = {
         "activation": activation,
         "optimizer": rule.optimizer,
@@ -108,7 +113,7 @@ def prescribe(
     }
     document = {
         **{name: getattr(scales, name) for name in names},
-        "prescribed": rule.prescribed,
+        "prescribed": prescribed,
         "rule": {name: str(getattr(rule, name)) for name in names} | facts,
     }
     document |= _course_facts(course, scales, timetable, decay)
@@ -116,8 +121,8 @@ def prescribe(
     show(json_, document, _print_scales, scales, base, control, timetable, decay)
 
 
-def _check_course(course: Mapping[str, Any], optimizer: str, steps: int | None) -> None:
-    """Refuse what a training cannot be, or what needs its number of steps."""
+def _check_course(course: Mapping[str, Any], optimizer: str, updates: int | None) -> None:
+    """Refuse what a training cannot be, or what needs its number of updates."""
     problems: list[str] = []
     chosen = {"optimizer": optimizer, "schedule": course.get("schedule", "constant")}
     for key, value in course.items():
@@ -128,28 +133,30 @@ def _check_course(course: Mapping[str, Any], optimizer: str, steps: int | None) 
             problems.append(DOCUMENT[key].belonging_problem(chosen[field]))
     if "decay" in course and "decay_time" in course:
         problems.append(TWO_UNITS)
-    if steps is None:
+    if updates is None:
         needing = [key for key in course if key != "decay"]
-        problems += [f"{key} needs steps, the length of the training" for key in needing]
-    elif not problems:
+        problems += [f"{key} needs updates, the length of the training" for key in needing]
+    elif not (wrong := [*problems, *whole(updates=updates)]):
         with collecting(problems):
-            _timetable(course, steps)
+            _timetable(course, updates)
         if "decay_time" in course and not problems:
-            problems += decay_time_problems(course["decay_time"], steps)
+            problems += decay_time_problems(course["decay_time"], updates)
+    else:
+        problems = wrong
     refuse(problems)
 
 
-def _timetable(course: Mapping[str, Any], steps: int | None) -> Timetable | None:
-    if steps is None:
+def _timetable(course: Mapping[str, Any], updates: int | None) -> Timetable | None:
+    if updates is None:
         return None
     shares = {key: course[key] for key in ("warmup", "cooldown") if key in course}
-    return Timetable(course.get("schedule", "constant"), steps, **shares)
+    return Timetable(course.get("schedule", "constant"), updates, **shares)
 
 
-def _decay(course: Mapping[str, Any], scales: Scales, steps: int | None) -> float | None:
+def _decay(course: Mapping[str, Any], scales: Scales, updates: int | None) -> float | None:
     """Return the decay λ0, also where its time is given."""
-    if "decay_time" in course and steps is not None:
-        return scales.decay(course["decay_time"], steps)
+    if "decay_time" in course and updates is not None:
+        return scales.decay(course["decay_time"], updates)
     decay: float | None = course.get("decay", OPTIMIZERS[scales.optimizer].defaults.get("decay"))
     return decay
 

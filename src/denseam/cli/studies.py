@@ -35,6 +35,7 @@ from denseam.cli.text import print_check, print_files, print_horizon, print_prop
 from denseam.errors import InputError, refuse, together
 from denseam.rules.fields import Part
 from denseam.rules.optimizers import OPTIMIZERS
+from denseam.rules.table import unprescribed
 from denseam.studies.records import By, Records, by_loss
 
 #: The learning rate of a check, by default that of its optimizer.
@@ -76,10 +77,8 @@ def sweep(
     )
     for study in studies:
         if not study.rule().prescribed and study.rule().name == "prescription":
-            print(
-                f"warning: {study.name}: softmax with {study.update_rule.title} has no prescription",
-                file=sys.stderr,
-            )
+            why = unprescribed(study.lagrangian.family, study.optimizer)
+            print(f"warning: {study.name}: {why}", file=sys.stderr)
         for limit in study.regime.limits(max(study.scales)):
             print(f"warning: {study.name}: {limit}", file=sys.stderr)
     with training_on(cluster, folder, progress_of(quiet)) as training:
@@ -187,7 +186,7 @@ def _judged(results: str, axis: str | None, columns: dict[str, str], whole: bool
         batch={"default_text": "16"},
     )
 )
-@click.option("--steps", type=int, default=16, show_default=True, help="Number of training steps.")
+@click.option("--updates", type=int, default=16, show_default=True, help="Number of updates in training.")
 @click.option("--find", is_flag=True, help="Also search for exponents that work, and sweep them.")
 @click.option("--out", help="Folder for the runs.")
 @click.option("--plot", help="Folder for the picture of the slopes.")
@@ -197,7 +196,7 @@ def check(
     folder: str | None,
     settings: dict[str, Any],
     where: dict[str, Any],
-    steps: int,
+    updates: int,
     find: bool,
     out: str | None,
     plot: str | None,
@@ -223,7 +222,7 @@ def check(
     else:
         refuse(f"{key} is needed" for key in ("activation", "optimizer") if key not in settings)
         study, cluster = together(
-            lambda: checked_study(steps=steps, **settings), lambda: cluster_from(None, where)
+            lambda: checked_study(updates=updates, **settings), lambda: cluster_from(None, where)
         )
         with training_on(cluster, out, progress_of(quiet)) as training:
             checks = [check_study(study, out=out, **training)]

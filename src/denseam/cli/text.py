@@ -161,7 +161,7 @@ def print_tuned(tuned: Any, files: list[str]) -> None:
     if tuned.recommended:
         print()
         study, run = tuned.recipe.run()
-        print(explain_run(study, run, base=study.regime.shape(min(tuned.scales))))
+        print(explain_run(study, run, base=study.shape(min(tuned.scales))))
     else:
         print(f"no learning rate is recommended; {tuned.advice}")
         if tuned.commands:

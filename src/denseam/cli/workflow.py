@@ -246,13 +246,18 @@ def _recipe(data: str, tuned: str | None, target: dict[str, Any], accept: bool) 
 @app.command()
 @click.argument("checkpoint")
 @click.argument("input_", metavar="INPUT")
-@click.option("--steps", type=int, default=10, show_default=True, help="Maximum number of steps.")
+@click.option(
+    "--steps",
+    type=int,
+    show_default="those of the training; 10 if it was one",
+    help="Maximum number of steps.",
+)
 @click.option(
     "--tolerance", type=float, default=1e-5, show_default=True,
     help="A state is at rest when no entry moves by more than this.",
 )  # fmt: skip
 @click.option(
-    "--damping", type=float, default=1.0, show_default=True,
+    "--damping", type=float, show_default="the size of the training's steps",
     help="Share of each update that is taken, in (0, 1].",
 )  # fmt: skip
 @click.option(

@@ -28,6 +28,7 @@ from denseam.errors import InputError, above_zero, refuse, shown, together, type
 from denseam.model import checkpoint, lagrangians, shared
 from denseam.model.lagrangians import Elementwise, Identity, Lagrangian, Tanh
 from denseam.model.shared import MULTIPLIERS, what
+from denseam.model.steps import Steps
 from denseam.model.streams import stream
 from denseam.rules import Scales
 from denseam.rules.table import BiasInit
@@ -103,6 +104,8 @@ class DenseAM(eqx.Module):
         n; how many original features each feature stands for (see `coarse_grain`).
     scales
         Where s1, s2 and the learning rates come from; kept in checkpoints.
+    steps
+        The steps of recall that the memory is trained through; None for one update.
     """
 
     W: Float[Array, "K N"]
@@ -117,6 +120,7 @@ class DenseAM(eqx.Module):
     features: Elementwise
     centred: bool = eqx.field(static=True)
     scales: Scales | None = eqx.field(static=True)
+    steps: Steps | None
 
     def __init__(
         self,
@@ -133,6 +137,7 @@ class DenseAM(eqx.Module):
         s_c: ArrayLike = 1.0,
         counts: ArrayLike | None = None,
         scales: Scales | None = None,
+        steps: Steps | None = None,
     ) -> None:
         _check_parts(activation, features, centred)
         W = _array("W", W)
@@ -152,6 +157,7 @@ class DenseAM(eqx.Module):
         self.features = Tanh() if features is None else features
         self.centred = not isinstance(activation, Identity) if centred is None else bool(centred)
         self.scales = scales
+        self.steps = steps
 
     @classmethod
     def create(
@@ -209,6 +215,7 @@ class DenseAM(eqx.Module):
             features=features,
             centred=centred,
             scales=scales,
+            steps=Steps.of(scales),
         )
 
     # --- parameters ------------------------------------------------------------------------------
@@ -298,10 +305,10 @@ class DenseAM(eqx.Module):
     def recall(
         self,
         x: Float[ArrayLike, "*samples N"],
-        steps: int = 100,
+        steps: int | None = None,
         tolerance: float = 1e-5,
         *,
-        damping: float = 1.0,
+        damping: float | None = None,
         clamp: Bool[ArrayLike, "*#samples N"] | None = None,
     ) -> Recall:
         """Iterate ``x ← x + damping · (f(x) − x)`` until the state stops moving, or for `steps` steps.
@@ -311,18 +318,36 @@ class DenseAM(eqx.Module):
         x
             One state, or any number of them along leading axes; each stops independently.
         steps
-            Maximum number of steps.
+            Maximum number of steps; by default those of the training, or 100 if it was one update.
         tolerance
             A state has converged when no entry moves by more than this times max(1, max|x|).
         damping
-            In (0, 1]; 1 is the plain iteration. The energy never rises for any value.
+            In (0, 1]; 1 is the plain iteration. The energy never rises for any value. By default the size of
+            the training's steps.
         clamp
             True where a feature is known and must keep its value.
         """
         state = self._samples("x", x)
         mask = jnp.zeros(state.shape[-1:], bool) if clamp is None else _array("clamp", clamp)
+        steps, damping = shared.steps_of_recall(self.steps, steps, damping)
         shared.check_recall(state, mask, steps, tolerance, damping)
         return _recall(self, state, jnp.broadcast_to(mask, state.shape), steps, tolerance, damping)
+
+    def through(
+        self, x: Float[ArrayLike, "*samples N"], known: Bool[ArrayLike, "*#samples N"] | None = None
+    ) -> Float[Array, "*samples N"]:
+        """Return the state after the steps of recall that the memory is trained through; f(x) if it has none.
+
+        `known` features keep their value. Its derivatives can be taken, unlike those of `recall`.
+        """
+        state = self._samples("x", x)
+        T, d = (1, 1.0) if self.steps is None else (self.steps.T, self.steps.size)
+
+        def step(x: Array, _: None) -> tuple[Array, None]:
+            moved = (1 - d) * x + d * self.update(x)
+            return (moved if known is None else jnp.where(known, x, moved)), None
+
+        return jax.lax.scan(step, state, None, length=T)[0]
 
     # --- flows in continuous time ----------------------------------------------------------------
 
@@ -400,6 +425,7 @@ class DenseAM(eqx.Module):
         return DenseAM(
             W, self.b, c, self.s1, self.s2, self.activation,
             features=self.features, centred=self.centred, s_b=self.s_b, s_c=self.s_c, counts=counts,
+            steps=self.steps,
         )  # fmt: skip
 
     # --- files -----------------------------------------------------------------------------------
@@ -426,7 +452,7 @@ class DenseAM(eqx.Module):
                 if abs(stated - held) > 1e-5 * abs(stated)
             )
         parts = lagrangians.to_json(self.activation), lagrangians.to_json(self.features)
-        return tensors, shared.to_document(*parts, self.centred, self.scales)
+        return tensors, shared.to_document(*parts, self.centred, self.scales, self.steps)
 
     @classmethod
     def from_document(
@@ -451,6 +477,7 @@ class DenseAM(eqx.Module):
                 features=features,
                 centred=document["centred"],
                 scales=shared.scales_of(document),
+                steps=Steps.from_json(document.get("steps")),
             )
 
     def _samples(self, name: str, x: ArrayLike, axis: Literal["N", "K"] = "N") -> Array:

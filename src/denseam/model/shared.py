@@ -11,6 +11,7 @@ from typing import Any
 from denseam import __version__
 from denseam.errors import (
     FLAG,
+    POSITIVE,
     InputError,
     UnboundedEnergyWarning,
     listed,
@@ -20,6 +21,7 @@ from denseam.errors import (
     table_of,
     typed,
     whole,
+    whole_number,
 )
 from denseam.rules import Scales
 from denseam.rules.table import BIAS_INITS
@@ -28,7 +30,8 @@ MULTIPLIERS = ("s1", "s2", "s_b", "s_c")
 
 _LAGRANGIAN = table_of()
 _ENTRIES = {
-    "activation": _LAGRANGIAN, "features": _LAGRANGIAN, "centred": FLAG, "scales": table_of().or_none()
+    "activation": _LAGRANGIAN, "features": _LAGRANGIAN, "centred": FLAG, "scales": table_of().or_none(),
+    "steps": table_of().or_none(),
 }  # fmt: skip
 
 
@@ -64,7 +67,7 @@ def check_start(scales: Scales, activation: Any, features: Any, bias_init: str) 
         )
 
 
-def recall_problems(steps: int, tolerance: float, damping: float) -> Iterator[str]:
+def recall_problems(steps: int, damping: float, tolerance: float) -> Iterator[str]:
     """Yield a problem for each number with which `DenseAM.recall` makes no sense."""
     yield from whole(steps=steps)
     if not tolerance >= 0:
@@ -73,9 +76,21 @@ def recall_problems(steps: int, tolerance: float, damping: float) -> Iterator[st
         yield f"damping must be above 0 and at most 1, got {damping!r}"
 
 
+#: The maximum number of steps of recall of a memory that was trained on one update.
+STEPS = 100
+
+
+def steps_of_recall(
+    trained: Any, steps: int | None, damping: float | None, most: int = STEPS
+) -> tuple[int, float]:
+    """Return the number of steps and their size: those given, or those of the training (None: one update)."""
+    number, size = (most, 1.0) if trained is None else (trained.T, float(trained.size))
+    return number if steps is None else steps, size if damping is None else damping
+
+
 def check_recall(x: Any, mask: Any, steps: int, tolerance: float, damping: float) -> None:
     """Refuse arguments with which `DenseAM.recall` makes no sense."""
-    problems = [*recall_problems(steps, tolerance, damping)]
+    problems = [*recall_problems(steps, damping, tolerance)]
     shapes = (tuple(x.shape), tuple(x.shape[-1:]))
     if str(mask.dtype) not in ("bool", "torch.bool") or tuple(mask.shape) not in shapes:
         problems.append(f"clamp must be true or false for each feature of x {shapes[0]}, got {what(mask)}")
@@ -87,9 +102,11 @@ def what(array: Any) -> str:
     return f"{array.dtype} of shape {tuple(array.shape)}"
 
 
-def to_document(activation: Any, features: Any, centred: bool, scales: Scales | None) -> dict[str, Any]:
+def to_document(
+    activation: Any, features: Any, centred: bool, scales: Scales | None, steps: Any = None
+) -> dict[str, Any]:
     """Return all of a model but its tensors; `activation` and `features` are documents themselves."""
-    return {
+    return ({} if steps is None else {"steps": steps.to_json()}) | {
         "kind": "model",
         "version": __version__,
         "activation": activation,
@@ -102,6 +119,15 @@ def to_document(activation: Any, features: Any, centred: bool, scales: Scales | 
 def scales_of(document: Mapping[str, Any]) -> Scales | None:
     """Return the scales in a model's document."""
     return Scales.from_json(document["scales"]) if document.get("scales") else None
+
+
+def number_and_size(document: Mapping[str, Any] | None) -> tuple[int, float] | None:
+    """Return the number and the size of the steps of recall in a document; None if it is none."""
+    if document is None:
+        return None
+    with named("steps"):
+        steps = read_entries(document, {"number": whole_number(1), "size": POSITIVE})
+    return int(steps["number"]), float(steps["size"])
 
 
 @contextlib.contextmanager

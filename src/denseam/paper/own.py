@@ -21,6 +21,7 @@ from denseam.paper.rates import (
     TransfersFrom,
 )
 from denseam.paper.readings import FROZEN, READINGS, TRAINED
+from denseam.paper.recall_steps import STEPS
 from denseam.paper.settings import Setting, setting
 from denseam.paper.thresholds import STAYS, STAYS_MEMORIES
 from denseam.rules.table import relu_constant
@@ -153,6 +154,7 @@ DECAY_UNSCALED = RELU_SGD.but(
 )
 
 OWN: tuple[Figure, ...] = (
+    *STEPS,
     Figure(
         name="batch-rule",
         title="ReLU, a fixed number of epochs: the rate follows the batch",

@@ -110,6 +110,24 @@ class LowerLoss(OfTwo):
 
 
 @dataclasses.dataclass(frozen=True)
+class LossFalls(OfOne):
+    """From the smallest to the largest scale the best loss falls by at least a share."""
+
+    share: float
+
+    def measure(self, results: Results) -> Measured:
+        """Compare the best losses."""
+        losses = results.verdict(self.setting).best_loss
+        ends = min(losses), max(losses)
+        first, last = (losses[scale] for scale in ends)
+        if first is None or last is None:
+            return Measured(None, f"no best loss at {self.setting.letter} = {ends[first is not None]}")
+        change = f"{last / first - 1:+.0%}"
+        text = f"{first:.3g} at {self.setting.letter} = {ends[0]}, {last:.3g} at {ends[1]} ({change})"
+        return Measured(last <= (1 - self.share) * first, text)
+
+
+@dataclasses.dataclass(frozen=True)
 class AsGood(OfTwo):
     """At the largest scale the best losses of two settings are nearly the same."""
 

@@ -75,8 +75,8 @@ class Setting:
 
     def scales(self, size: Size) -> tuple[int, ...]:
         """Return the sizes that a verdict needs."""
-        if self.get("data") == "mnist":
-            return size.pixels
+        if self.get("data") in ("mnist", "digits"):
+            return size.pixels if self.get("data") == "mnist" else size.digits
         scales = size.scales(self.regime, self.width)
         return scales[: self.reach] if self.reach < 0 and len(scales) > 3 else scales
 

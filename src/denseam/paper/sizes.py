@@ -25,6 +25,8 @@ class Size:
         N, P, B and the values of K if only memories grow.
     pixels
         The values of N for shrunk images: 28 × 28 pixels in blocks, rounded up.
+    digits
+        The values of N for the small digits that come with the library: 8 × 8 pixels in blocks.
     examples
         The values of N of the two memories whose recall is compared.
     epochs, seeds
@@ -45,6 +47,7 @@ class Size:
     regime: MemoriesOnly
     memories: tuple[int, ...]
     pixels: tuple[int, ...]
+    digits: tuple[int, ...]
     examples: tuple[int, int]
     epochs: int
     seeds: int
@@ -73,8 +76,8 @@ class Size:
     def scales(self, regime: str, width: int) -> tuple[int, ...]:
         """Return the scales of a regime; `width` says which of the `features` a model has that does not grow.
 
-        Batches go up to N, samples up to eight times those in proportion, and epochs up to those of the
-        other regimes.
+        Batches go up to N, samples up to eight times those in proportion, epochs up to those of the other
+        regimes, and steps of recall up from one.
         """
         N = self.features_of(width)
         P = DEFAULT_REGIME.shape(N).P
@@ -86,6 +89,8 @@ class Size:
             "batch-only": _halves(N, count),
             "samples-only": _halves(8 * P, count),
             "epochs": _halves(self.epochs, min(count, 4)),
+            "steps-only": tuple(2**k for k in range(count)),
+            "proportional-steps": self.features,
         }[regime]
 
 
@@ -104,6 +109,7 @@ SIZES: Mapping[str, Size] = {
             regime=MemoriesOnly(32, 64, 6),
             memories=(128, 512, 2048),
             pixels=(25, 49, 100, 196),
+            digits=(64,),
             examples=(196, 49),
             epochs=32,
             seeds=3,
@@ -119,6 +125,7 @@ SIZES: Mapping[str, Size] = {
             regime=MemoriesOnly(128, 256, 25),
             memories=(512, 2048, 8192, 32768, 131072),
             pixels=(49, 100, 196, 784),
+            digits=(64,),
             examples=(784, 196),
             epochs=256,
             seeds=3,
@@ -134,6 +141,7 @@ SIZES: Mapping[str, Size] = {
             regime=MemoriesOnly(8, 16, 4),
             memories=(16,),
             pixels=(4,),
+            digits=(4,),
             examples=(9, 4),
             epochs=2,
             seeds=1,

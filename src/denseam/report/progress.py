@@ -168,7 +168,7 @@ class _Sweep:
         self.note = "starting"
         self._began = time.perf_counter()
         self._lock = threading.Lock()
-        self._cost = sum(_price(spec) * study.steps(spec.shape) for study, specs in todo for spec in specs)
+        self._cost = sum(_price(spec) * study.updates(spec.shape) for study, specs in todo for spec in specs)
         self._done_cost = 0.0
         self._rows: dict[tuple[str, int], _Row] = {}
         #: The rows that wait for a run, by its key; two studies may share a run.

@@ -25,12 +25,21 @@ training), and `fields` (what a hyperparameter is).
 from denseam.rules.parameterizations import Constants, Mismatch, Parameterization, Scales
 from denseam.rules.powers import Power
 from denseam.rules.prescriptions import parameterization, prescription, standard
-from denseam.rules.regimes import BatchOnly, Epochs, MemoriesOnly, Proportional, Regime, SamplesOnly
+from denseam.rules.regimes import (
+    BatchOnly,
+    Epochs,
+    MemoriesOnly,
+    Proportional,
+    ProportionalSteps,
+    Regime,
+    SamplesOnly,
+    StepsOnly,
+)
 from denseam.rules.schedules import Schedule, Timetable, register_schedule
 from denseam.rules.sizes import Shape
 
 __all__ = [
     "BatchOnly", "Constants", "Epochs", "MemoriesOnly", "Mismatch", "Parameterization", "Power",
-    "Proportional", "Regime", "SamplesOnly", "Scales", "Schedule", "Shape", "Timetable", "parameterization",
-    "prescription", "register_schedule", "standard",
+    "Proportional", "ProportionalSteps", "Regime", "SamplesOnly", "Scales", "Schedule", "Shape", "StepsOnly",
+    "Timetable", "parameterization", "prescription", "register_schedule", "standard",
 ]  # fmt: skip

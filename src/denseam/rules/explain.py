@@ -75,7 +75,12 @@ def _heading(scales: Scales, base: Shape | None) -> list[str]:
         lines.append(f"base: {base}")
     lines.append(f"target: {scales.shape}")
     if constants:
-        lines.append("constants: " + ", ".join(f"{k} = {v:.6g}" for k, v in asdict(constants).items()))
+        steps = scales.shape.T > 1 or constants.tau != 1
+        shown = {k: v for k, v in asdict(constants).items() if steps or k != "tau"}
+        lines.append("constants: " + ", ".join(f"{k} = {v:.6g}" for k, v in shown.items()))
+        if steps and rule:
+            power = f"tau·{rule.step}".removesuffix("·1")
+            lines.append(f"steps of recall: T = {scales.shape.T}, of size {power} = {scales.step:.6g}")
     for name in AVERAGES:
         if rule and (power := getattr(rule, f"forget_{name}")) != ONE:
             factor = getattr(scales, f"forget_{name}")

@@ -31,7 +31,7 @@ from denseam.rules.powers import ONE, Power, exponent_text
 from denseam.rules.regimes import REGIMES, RegimeName
 from denseam.rules.schedules import Timetable, decay_time_problems
 from denseam.rules.sizes import Shape
-from denseam.rules.table import CONSTANTS, TABLE, is_prescribed
+from denseam.rules.table import CONSTANTS, STEP, TABLE, is_prescribed
 
 
 @dataclass(frozen=True)
@@ -43,11 +43,13 @@ class Constants:
     s2_0: float = 1.0
     eta_b0: float | None = None
     eta_c0: float | None = None
+    tau: float = 1.0
 
     def __post_init__(self) -> None:
         # Biases may be frozen (eta_b0 = 0); a multiplier of zero is not a model.
         biases = {k: v for k in ("eta_b0", "eta_c0") if (v := getattr(self, k)) is not None}
-        refuse([*above_zero(eta0=self.eta0, s1_0=self.s1_0, s2_0=self.s2_0), *at_least_zero(**biases)])
+        positive = {"eta0": self.eta0, "s1_0": self.s1_0, "s2_0": self.s2_0, "tau": self.tau}
+        refuse([*above_zero(**positive), *at_least_zero(**biases)])
         for name in {"eta_b0", "eta_c0"} - biases.keys():
             object.__setattr__(self, name, self.eta0)
 
@@ -77,6 +79,8 @@ class Scales:
         Factors on Adam's ε for the biases.
     forget_momentum, forget_beta1, forget_beta2
         Factors on 1 − μ, 1 − β1 and 1 − β2, the rates at which averages forget.
+    step
+        The size d of a step of recall, τ/T under the table's rules.
     rule, constants
         Where the numbers come from; None if they were set by hand.
     """
@@ -98,6 +102,7 @@ class Scales:
     forget_momentum: float = 1.0
     forget_beta1: float = 1.0
     forget_beta2: float = 1.0
+    step: float = 1.0
     rule: Parameterization | None = None
     constants: Constants | None = None
 
@@ -171,13 +176,18 @@ class Scales:
         """Read what `to_json` wrote."""
         with named("scales"):
             refuse(f"{key} is unknown" for key in document if key not in _SCALES)
-            values = {k: v for k, v in read_entries(document, _SCALES).items() if v is not None}
-            values["shape"] = Shape(**read_entries(values["shape"], _SHAPE))
+            values = _given(document, _SCALES)
+            values["shape"] = Shape(**_given(values["shape"], _SHAPE))
             if "rule" in values:
                 values["rule"] = Parameterization.from_json(values["rule"])
             if "constants" in values:
-                values["constants"] = Constants(**read_entries(values["constants"], _CONSTANTS))
+                values["constants"] = Constants(**_given(values["constants"], _CONSTANTS))
             return cls(**values)
+
+
+def _given(document: Any, entries: Mapping[str, Entry]) -> dict[str, Any]:
+    """Return what a document has; what later versions have added may be missing."""
+    return {k: v for k, v in read_entries(document, entries).items() if v is not None}
 
 
 def _is_required(field: Field[Any]) -> bool:
@@ -235,6 +245,7 @@ class Parameterization:
     forget_momentum: Power = ONE
     forget_beta1: Power = ONE
     forget_beta2: Power = ONE
+    step: Power = STEP
     prescribed: bool = False
     #: Whether it was derived for centred activations only.
     centred_only: bool = False
@@ -251,13 +262,14 @@ class Parameterization:
         s2_0: float = 1.0,
         eta_b0: float | None = None,
         eta_c0: float | None = None,
+        tau: float = 1.0,
     ) -> Scales:
         """Return the scales at a shape, from the tuned constants.
 
-        ``eta_b0`` and ``eta_c0`` are ``eta0`` by default.
+        ``eta_b0`` and ``eta_c0`` are ``eta0`` by default; ``tau`` is the time of all steps of recall.
         """
         refuse(typed(Shape, "a Shape", shape=shape))
-        constants = Constants(eta0, s1_0, s2_0, eta_b0, eta_c0)
+        constants = Constants(eta0, s1_0, s2_0, eta_b0, eta_c0, tau)
         numbers = {
             f.name: power.at(shape) * (getattr(constants, CONSTANTS[f.name]) if f.name in CONSTANTS else 1)
             for f in fields(self)
@@ -284,12 +296,12 @@ class Parameterization:
     def predicted_drift(self) -> Fraction | float | None:
         """Return the exponent with which the best eta0 changes with size, or None if none is predicted.
 
-        If s1 and s2 grow as prescribed, the same effective learning rate is reached at
+        If s1, s2 and the step of recall grow as prescribed, the same effective learning rate is reached at
         ``eta0 ∝ size^(−mismatch of eta_W)``. If they do not, the function itself changes with size, and no
         learning rate compensates for that. Nothing is predicted relative to an unprescribed row either.
         """
-        mismatch = self.mismatch()
-        if mismatch.s1 or mismatch.s2 or not is_prescribed(self.family, self.optimizer):
+        mismatch, step = self.mismatch(), (self.step / STEP).along(self.regime)
+        if mismatch.s1 or mismatch.s2 or step or not is_prescribed(self.family, self.optimizer):
             return None
         return -mismatch.eta_W
 
@@ -308,7 +320,7 @@ class Parameterization:
         """Read what `to_json` wrote."""
         with named("parameterization"):
             refuse(f"{key} is unknown" for key in document if key not in _RULE)
-            values = {k: v for k, v in read_entries(document, _RULE).items() if v is not None}
+            values = _given(document, _RULE)
             powers = {k: Power.from_json(v) for k, v in values.items() if isinstance(v, dict)}
             return cls(**values | powers | {"equations": tuple(values["equations"])})
 
@@ -331,7 +343,9 @@ _RULE: Mapping[str, Entry] = {
     for f in fields(Parameterization)
 }
 _SHAPE = {f.name: whole_number(1) if _is_required(f) else whole_number(1).or_none() for f in fields(Shape)}
-_CONSTANTS = {f.name: NUMBER if f.default is not None else NUMBER.or_none() for f in fields(Constants)}
+_CONSTANTS = {f.name: NUMBER if f.default is not None else NUMBER.or_none() for f in fields(Constants)} | {
+    "tau": NUMBER.or_none()
+}
 _SCALES: Mapping[str, Entry] = {
     f.name: NUMBER if _is_required(f) else NUMBER.or_none() for f in fields(Scales)
 } | {

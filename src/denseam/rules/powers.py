@@ -23,7 +23,7 @@ LARGEST = 16
 
 @dataclass(frozen=True)
 class Power:
-    """A product of powers of the sizes, ``N^n K^k P^p B^b E^e max(K, N)^m``; exponents may be fractions."""
+    """A product of powers of the sizes, ``N^n K^k P^p B^b E^e T^t max(K, N)^m``, also with fractions."""
 
     N: Fraction | float = 0
     K: Fraction | float = 0
@@ -32,6 +32,7 @@ class Power:
     #: The exponent of max(K, N), the longer side of W.
     larger: Fraction | float = 0
     E: Fraction | float = 0
+    T: Fraction | float = 0
 
     def __post_init__(self) -> None:
         exponents = {f.name: getattr(self, f.name) for f in fields(self)}

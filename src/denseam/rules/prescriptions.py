@@ -13,13 +13,25 @@ from denseam.rules.optimizers import AVERAGES, OPTIMIZERS, OptimizerName
 from denseam.rules.parameterizations import Parameterization
 from denseam.rules.powers import ONE, Power
 from denseam.rules.regimes import REGIMES, Regime, RegimeName
-from denseam.rules.table import FAMILIES, FIXED_MODEL, GRADIENT, HALF, IN_THE_PAPER, TABLE, is_prescribed
+from denseam.rules.table import (
+    FAMILIES,
+    FIXED_MODEL,
+    GRADIENT,
+    HALF,
+    IN_THE_PAPER,
+    TABLE,
+    is_prescribed,
+    unprescribed,
+)
 
 
 def _row(family: str, optimizer: OptimizerName, regime: RegimeName) -> Parameterization:
-    row, prescribed = TABLE[regime, family, optimizer], is_prescribed(family, optimizer)
+    steps = 2 if "T" in REGIMES[regime].grows else 1
+    row, prescribed = TABLE[regime, family, optimizer], is_prescribed(family, optimizer, steps)
     source = "docs/regimes.md" if regime in FIXED_MODEL else "docs/optimizers.md"
-    if optimizer in IN_THE_PAPER and regime not in FIXED_MODEL:
+    if steps > 1:
+        source = "docs/recall-steps.md"
+    elif optimizer in IN_THE_PAPER and regime not in FIXED_MODEL:
         source = "Table 1 of the paper" if prescribed else "the paper's experiments"
     source += "" if prescribed else "; not prescribed"
     forgets: dict[str, Any] = {f"forget_{name}": power for name, power in row.forgets.items()}
@@ -75,8 +87,9 @@ def prescription(
 ) -> Parameterization:
     """Return the row of the table for an activation, an optimizer and a regime.
 
-    Those of SGD and Adam are the paper's Table 1. Softmax has no prescription with SGD, nor with Muon: their
-    row is returned with ``prescribed`` False, and an `UnprescribedWarning` says so.
+    Those of SGD and Adam are the paper's Table 1. Softmax has no prescription with SGD, nor with Muon, nor
+    through several steps of recall: their row is returned with ``prescribed`` False, and an
+    `UnprescribedWarning` says so.
 
     Parameters
     ----------
@@ -85,13 +98,14 @@ def prescription(
     optimizer
         'sgd', 'adam', 'adamw', 'lion', 'sign' or 'muon'.
     regime
-        'proportional', 'memories-only', 'batch-only', 'samples-only' or 'epochs', or a regime object.
+        'proportional', 'memories-only', 'batch-only', 'samples-only', 'epochs', 'steps-only' or
+        'proportional-steps', or a regime object.
     """
     row = _row(*_resolve(activation, optimizer, regime))
     if not row.prescribed:
         warnings.warn(
-            f"softmax with {OPTIMIZERS[row.optimizer].title} has no prescription: the learning rate of these "
-            "scales is not expected to transfer; use Adam",
+            f"{unprescribed(row.family, row.optimizer)}: the learning rate of these scales is not expected "
+            "to transfer",
             UnprescribedWarning,
             stacklevel=2,
         )

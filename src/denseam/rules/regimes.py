@@ -17,7 +17,15 @@ from denseam.errors import InputError, listed, refuse
 from denseam.rules.fields import Kind, Parameter, Part, check_fields, parameter, parameters
 from denseam.rules.sizes import WORDS, Shape
 
-RegimeName = Literal["proportional", "memories-only", "batch-only", "samples-only", "epochs"]
+RegimeName = Literal[
+    "proportional",
+    "memories-only",
+    "batch-only",
+    "samples-only",
+    "epochs",
+    "steps-only",
+    "proportional-steps",
+]
 
 #: At a fixed number of epochs, rates follow the batch up to about this many samples per feature.
 CRITICAL_BATCH = 2
@@ -91,6 +99,20 @@ class Proportional(Regime):
         if B < 1 - 1e-9:
             return [f"its batch (B = β·P = {B:.3g}) is below 1; raise beta or rho"]
         return []
+
+
+@dataclass(frozen=True)
+class ProportionalSteps(Proportional):
+    """The steps of recall grow with all other sizes: T = θN."""
+
+    theta: float = _ratio("θ = T/N, steps of recall per feature.", 1 / 64, default_text="1/64")
+    name: RegimeName = field(default="proportional-steps", init=False)
+    grows: ClassVar[tuple[str, ...]] = ("N", "K", "P", "B", "T")
+    summary: ClassVar[str] = "N, K, P, B and the steps of recall T grow in proportion"
+
+    def shape(self, N: int) -> Shape:
+        """Return the sizes at N features: those in proportion, and T = max(1, round(θN))."""
+        return dataclasses.replace(super().shape(N), T=max(1, round(self.theta * N)))
 
 
 class OneSize(Regime):
@@ -167,6 +189,20 @@ class Epochs(OneSize):
     summary: ClassVar[str] = "only the epochs E grow"
 
 
+@dataclass(frozen=True)
+class StepsOnly(OneSize):
+    """Only the steps of recall T grow, so that each takes a smaller part of the same time."""
+
+    features: int = _size(_FEATURES)
+    memories: int = _size(_MEMORIES)
+    samples: int = _size(_SAMPLES)
+    batch: int = _size(_BATCH)
+    name: RegimeName = field(default="steps-only", init=False)
+    letter: ClassVar[str] = "T"
+    grows: ClassVar[tuple[str, ...]] = ("T",)
+    summary: ClassVar[str] = "only the steps of recall T grow"
+
+
 DEFAULT_REGIME = Proportional()
 
 REGIMES: Mapping[str, Any] = {
@@ -175,12 +211,14 @@ REGIMES: Mapping[str, Any] = {
     "batch-only": BatchOnly,
     "samples-only": SamplesOnly,
     "epochs": Epochs,
+    "steps-only": StepsOnly,
+    "proportional-steps": ProportionalSteps,
 }
 assert tuple(REGIMES) == get_args(RegimeName)
 
 
 def regime_letter(name: str) -> str:
-    """Return the size that stands for the scale in a regime: N, K, B, P or E."""
+    """Return the size that stands for the scale in a regime: N, K, B, P, E or T."""
     return str(REGIMES[name].letter)
 
 
@@ -209,10 +247,11 @@ def regime_from(values: Mapping[str, Any], defaults: Mapping[str, Regime] | None
     if name not in REGIMES:
         raise InputError(f"regime must be {listed(REGIMES)}, got {name!r}")
     own = parameters(REGIMES[name])
-    growing = WORDS[regime_letter(name)]
+    by_scales = WORDS[regime_letter(name)]
+    growing = [by_scales, *(word for letter, word in WORDS.items() if letter in REGIMES[name].grows)]
     problems = [
-        f"{key} does not belong to the regime {name!r}" + (": give it by scales" if key == growing else "")
-        for key in dict.fromkeys((*regime_parameters(), growing))
+        f"{key} does not belong to the regime {name!r}" + (": give it by scales" if key == by_scales else "")
+        for key in dict.fromkeys((*regime_parameters(), *growing))
         if key in values and key not in own
     ]
     default = (defaults or {}).get(name)

@@ -9,7 +9,14 @@ from typing import Any
 from denseam.errors import refuse, whole
 
 #: The letter used inside → the word used at the edges.
-WORDS: Mapping[str, str] = {"N": "features", "K": "memories", "P": "samples", "B": "batch", "E": "epochs"}
+WORDS: Mapping[str, str] = {
+    "N": "features",
+    "K": "memories",
+    "P": "samples",
+    "B": "batch",
+    "E": "epochs",
+    "T": "steps",
+}
 #: The sizes that a shape may leave open.
 _OPTIONAL = ("P", "B", "E")
 
@@ -26,6 +33,8 @@ class Shape:
         Samples and batch; None where only the model matters.
     E
         Epochs; None where the length of training is the same at every scale, so that the study says it.
+    T
+        Steps of recall that the model is trained through.
     """
 
     N: int
@@ -33,6 +42,7 @@ class Shape:
     P: int | None = None
     B: int | None = None
     E: int | None = None
+    T: int = 1
 
     def __post_init__(self) -> None:
         sizes = {letter: getattr(self, letter) for letter in WORDS}
@@ -43,8 +53,9 @@ class Shape:
         refuse(problems)
 
     def __str__(self) -> str:
-        return ", ".join(f"{k}={v}" for k, v in asdict(self).items() if v is not None)
+        return ", ".join(f"{k}={v}" for k, v in self.to_json().items() if v is not None)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the sizes by their letters; the epochs only if they are one of them."""
-        return {k: v for k, v in asdict(self).items() if v is not None or k != "E"}
+        """Return the sizes by their letters; epochs and steps of recall only if they are among them."""
+        absent = {"E": None, "T": 1}
+        return {k: v for k, v in asdict(self).items() if k not in absent or v != absent[k]}

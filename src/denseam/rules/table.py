@@ -18,7 +18,7 @@ HALF = Fraction(1, 2)
 
 #: Multiplier or learning rate → the tuned constant that its power of the sizes is multiplied by.
 CONSTANTS: Mapping[str, str] = {
-    "s1": "s1_0", "s2": "s2_0", "eta_W": "eta0", "eta_b": "eta_b0", "eta_c": "eta_c0",
+    "s1": "s1_0", "s2": "s2_0", "eta_W": "eta0", "eta_b": "eta_b0", "eta_c": "eta_c0", "step": "tau",
 }  # fmt: skip
 
 #: The row of the table an activation belongs to. Those called 'elementwise' send order-one
@@ -54,16 +54,21 @@ _MULTIPLIERS: Mapping[tuple[str, str], tuple[Power, Power, tuple[str, str]]] = {
     ("memories-only", "softmax"): (_INV_SQRT_N, _SQRT_N, ("softmax-s1", "K-only-scaling, softmax")),
 }
 #: Regimes in which the model does not grow; their multipliers are those in proportion.
-FIXED_MODEL = ("batch-only", "samples-only", "epochs")
+FIXED_MODEL = ("batch-only", "samples-only", "epochs", "steps-only")
+#: Regimes whose rows are those in proportion: the steps of recall change only their size.
+AS_IN_PROPORTION = ("proportional-steps",)
 MULTIPLIERS: Mapping[tuple[str, str], tuple[Power, Power, tuple[str, str]]] = {
     **_MULTIPLIERS,
     **{
         (regime, family): row
         for (in_proportion, family), row in _MULTIPLIERS.items()
-        for regime in FIXED_MODEL
+        for regime in (*FIXED_MODEL, *AS_IN_PROPORTION)
         if in_proportion == "proportional"
     },
 }
+
+#: The size of a step of recall, in every row: T steps take the same time (docs/recall-steps.md).
+STEP = Power(T=-1)
 
 #: What the size of an update is set by → the power of eta_W.
 RATES: Mapping[Normalisation, Power] = {
@@ -87,6 +92,10 @@ PER_STEP: Mapping[str, Power] = {
 #: Family and normalisation for which no learning rate is known to transfer. Softmax gives rows with a large
 #: activation large updates, which make it larger (eq. softmax-row-gradient), unless entries are normalised.
 UNPRESCRIBED = ("softmax", Normalisation.GRADIENT), ("softmax", Normalisation.ORTHOGONAL)
+
+#: Family → the largest number of steps of recall for which a rule is known. A state of softmax that leaves
+#: the trained region runs to attractors of size s2‖w‖, which grow with K (docs/recall-steps.md).
+MOST_STEPS: Mapping[str, int] = {"softmax": 1}
 
 #: (regime, family) → the paper's equation for eta_W under SGD and under Adam.
 _RATE_EQUATIONS: Mapping[tuple[str, str], tuple[str, str]] = {
@@ -112,15 +121,24 @@ class Row(NamedTuple):
     equations: tuple[str, str, str]
 
 
-def is_prescribed(family: str, optimizer: str) -> bool:
+def is_prescribed(family: str, optimizer: str, steps: int = 1) -> bool:
     """Return whether the learning rate of a family of activations is expected to transfer."""
-    return (family, OPTIMIZERS[optimizer].normalisation) not in UNPRESCRIBED
+    return (family, OPTIMIZERS[optimizer].normalisation) not in UNPRESCRIBED and (
+        steps <= MOST_STEPS.get(family, steps)
+    )
+
+
+def unprescribed(family: str, optimizer: str) -> str:
+    """Return what has no prescription, and what has one instead."""
+    if is_prescribed(family, optimizer):
+        return f"{family} through several steps of recall has no prescription; use one step"
+    return f"{family} with {OPTIMIZERS[optimizer].title} has no prescription; use Adam"
 
 
 def _rate_equation(regime: str, family: str, rule: UpdateRule) -> str:
     if regime in FIXED_MODEL:
         return f"{regime} (docs/regimes.md)"
-    of_sgd, of_adam = _RATE_EQUATIONS[regime, family]
+    of_sgd, of_adam = _RATE_EQUATIONS["proportional" if regime in AS_IN_PROPORTION else regime, family]
     match rule.normalisation:
         case Normalisation.GRADIENT:
             return of_sgd
@@ -158,10 +176,13 @@ IN_THE_PAPER = ("sgd", "adam")
 #: Softmax has the same powers: its s2 is K times larger, its S and its slope are K times smaller. Without
 #: centring all samples share a part of S and R, whose signs are not random.
 GRADIENT: Mapping[str, Mapping[str, Power]] = {
-    "proportional": {"W": Power(N=-1), "b": _INV_SQRT_N, "c": _INV_SQRT_N},
     "memories-only": {"W": _INV_K, "b": _INV_K, "c": ONE},
     **{
         regime: {"W": Power(K=-HALF, B=-HALF), "b": Power(N=HALF, K=-HALF, B=-HALF), "c": Power(B=-HALF)}
         for regime in FIXED_MODEL
+    },
+    **{
+        regime: {"W": Power(N=-1), "b": _INV_SQRT_N, "c": _INV_SQRT_N}
+        for regime in ("proportional", *AS_IN_PROPORTION)
     },
 }

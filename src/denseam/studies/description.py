@@ -24,6 +24,10 @@ from denseam.rules.table import BIAS_INITS
 Precision = Literal["float32", "tf32", "bf16", "float64"]
 PRECISIONS: tuple[Precision, ...] = ("float32", "tf32", "bf16", "float64")
 
+#: Which features of a sample are hidden.
+HideBy = Literal["features", "block", "last"]
+HIDE_BY: tuple[HideBy, ...] = ("features", "block", "last")
+
 _ALWAYS, _NEVER = InKey.ALWAYS, InKey.NEVER
 
 
@@ -112,6 +116,12 @@ class Hyperparameters:
     noise: float = _axis(
         Part.TRAINING, "Standard deviation of the noise.", 0.5, unit="that of the data", key=_ALWAYS
     )
+    tau: float = _axis(
+        Part.TRAINING, "Time τ of all steps of recall together: a step has the size τ/T.", 1.0, open_low=True
+    )
+    early: float = _axis(
+        Part.TRAINING, "Weight of the mean loss of the steps of recall before the last.", 0.0
+    )
 
 
 #: The axes of a study: everything that can be swept.
@@ -188,6 +198,22 @@ class Description:
     name: str = parameter(
         Part.SWEEP, Kind.TEXT, "Name of the study.", "", default_text="made from the settings", key=_NEVER
     )
+    steps: int = parameter(
+        Part.TRAINING, Kind.WHOLE, "Steps of recall T that the memory is trained through.", 1, low=1
+    )
+    overshoot: bool = parameter(
+        Part.TRAINING, Kind.FLAG, "Whether τ/T may be above 1, where a step can raise the energy.", False,
+        key=_NEVER,
+    )  # fmt: skip
+    hide: float = parameter(
+        Part.TRAINING, Kind.NUMBER, "Share of the features that are hidden; others keep their values.", 0.0,
+        low=0, high=1,
+    )  # fmt: skip
+    hide_by: str = parameter(
+        Part.TRAINING, Kind.CHOICE,
+        "Which features are hidden: any (features), a row of them (block), or always the last (last).",
+        "features", choices=HIDE_BY,
+    )  # fmt: skip
     nesterov: bool | None = parameter(
         Part.TRAINING, Kind.FLAG, "Whether momentum looks ahead, by Nesterov.", None, off="heavy-ball",
         default_text="no, muon yes", belongs=("optimizer", *_LOOKING_AHEAD),

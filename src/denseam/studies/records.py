@@ -200,6 +200,7 @@ def row(study: Study, outcome: Outcome) -> Row:
         **{name: getattr(outcome, name) for name in _ENDINGS},
         **_settings(study),
         "epochs": study.epochs_at(shape),
+        "steps": shape.T,
         **spec.values,
         "swept": ",".join(study.swept),
         "version": __version__,
@@ -223,7 +224,7 @@ def _settings(study: Study) -> Row:
 
 
 def size_name(row: Row) -> str:
-    """Return the name of the size that grows: N, K, B, P or E, or that of its column in a table."""
+    """Return the name of the size that grows: N, K, B, P, E or T, or that of its column in a table."""
     return str(row.get("size_name") or regime_letter(row["regime"]))
 
 

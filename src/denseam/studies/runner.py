@@ -242,7 +242,7 @@ class _Steps:
     def __init__(self, todo: RunsOfStudies, progress: Progress) -> None:
         self._progress = progress
         self._specs = {spec.key: spec for _, specs in todo for spec in specs}
-        self.left = {spec.key: study.steps(spec.shape) for study, specs in todo for spec in specs}
+        self.left = {spec.key: study.updates(spec.shape) for study, specs in todo for spec in specs}
 
     def hear(self, taken: Mapping[str, int]) -> None:
         for key, steps in taken.items():

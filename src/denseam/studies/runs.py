@@ -14,6 +14,7 @@ from jaxtyping import Float
 
 from denseam.model.dense_am import DenseAM, Parameters
 from denseam.model.lagrangians import Softmax
+from denseam.model.steps import Steps
 from denseam.rules import Scales, Shape
 from denseam.studies.study import RunSpec, Study
 from denseam.training.optimizers import Optimizer, make
@@ -36,13 +37,22 @@ def build(study: Study, spec: RunSpec, start: Parameters | None, dtype: Any) -> 
             bias_init=study.bias_init,  # type: ignore[arg-type]  # checked by the study
             dtype=dtype,
         )
-        model = dataclasses.replace(model, scales=None)
+        model = dataclasses.replace(model, scales=None, steps=None)
     else:
         model = DenseAM(
             *start, scales.s1, scales.s2, activation, centred=study.centred, s_b=scales.s_b, s_c=scales.s_c
         )
+    model = dataclasses.replace(model, steps=steps_of(study, spec, scales, dtype))
     optimizer = optimizer_of(study, spec, scales)
     return model, jax.tree.map(lambda v: jnp.asarray(v, dtype), optimizer)
+
+
+def steps_of(study: Study, spec: RunSpec, scales: Scales, dtype: Any) -> Steps | None:
+    """Return the steps of recall of a run; None if all runs of its shape are trained on one update."""
+    if not study.recalls(spec.shape):
+        return None
+    early = jnp.asarray(spec.values["early"], dtype) if study.uses("early") else None
+    return Steps(spec.shape.T, jnp.asarray(scales.step, dtype), early)
 
 
 def optimizer_of(study: Study, spec: RunSpec, scales: Scales) -> Optimizer:
@@ -62,7 +72,7 @@ def optimizer_of(study: Study, spec: RunSpec, scales: Scales) -> Optimizer:
 def decay_of(study: Study, spec: RunSpec, scales: Scales) -> float | None:
     """Return the decay λ0 of a run, also where its time is given; None if its optimizer has none."""
     if spec.values["decay_time"] is not None:
-        return scales.decay(spec.values["decay_time"], study.steps(spec.shape))
+        return scales.decay(spec.values["decay_time"], study.updates(spec.shape))
     return spec.values["decay"] if "decay" in study.update_rule.defaults else None
 
 
@@ -83,7 +93,7 @@ def scales_of(study: Study, spec: RunSpec) -> Scales:
     v = spec.values
     eta_b0, eta_c0 = (v[ratio] * v["eta0"] for ratio in ("eta_b_ratio", "eta_c_ratio"))
     return study.rule().at(
-        spec.shape, eta0=v["eta0"], s1_0=v["s1_0"], s2_0=v["s2_0"], eta_b0=eta_b0, eta_c0=eta_c0
+        spec.shape, eta0=v["eta0"], s1_0=v["s1_0"], s2_0=v["s2_0"], eta_b0=eta_b0, eta_c0=eta_c0, tau=v["tau"]
     )
 
 

@@ -190,7 +190,7 @@ def _seconds(study: Study, group: Sequence[RunSpec], kind: str) -> float:
     """Return approximately how long runs of one shape take; on a GPU they advance together."""
     shape, calls = group[0].shape, len(group) if kind == "cpu" else 1
     step = step_operations(shape, study.optimizer)
-    return study.steps(shape) * (len(group) * step / RATES[kind] + calls * CALLING[kind])
+    return study.updates(shape) * (len(group) * step / RATES[kind] + calls * CALLING[kind])
 
 
 def _shard(

@@ -35,6 +35,7 @@ from denseam.rules.schedules import (
     schedule_of,
     schedule_problems,
 )
+from denseam.rules.table import STEP, is_prescribed
 from denseam.studies.description import AXES, Description
 from denseam.training.quantities import log_spaced, resolve
 
@@ -80,7 +81,8 @@ class Study(Description):
     eta0
         The learning rates to try, in increasing order.
     regime
-        `Proportional(κ, ρ, β)`, `MemoriesOnly(N, P, B)`, `BatchOnly(N, K, P)`, `SamplesOnly(N, K, B)` or
+        `Proportional(κ, ρ, β)`, `MemoriesOnly(N, P, B)`, `BatchOnly(N, K, P)`, `SamplesOnly(N, K, B)`,
+        `StepsOnly(N, K, P, B)`, `ProportionalSteps(κ, ρ, β, θ)` or
         `Epochs(N, K, P, B)`.
     seeds
         Their number, or a list of them.
@@ -112,6 +114,15 @@ class Study(Description):
         default log-spaced, few enough to cost at most 15 % of the training.
     name
         Its name in tables; made from the settings by default.
+    steps
+        T, the steps of recall ``x ← x + (τ/T)(f(x) − x)`` that the memory is trained through; the loss is
+        that of the last state. τ is the axis ``tau``.
+    overshoot
+        Whether τ/T may be above 1, where a step can raise the energy.
+    hide, hide_by
+        The share of features that are hidden in training: they start from noise, the others keep their values
+        in every step of recall, and the loss is that of the hidden ones. They are drawn for each sample, as
+        single features or as a block of neighbours; or they are the last ones, for targets beside inputs.
     nesterov
         Whether momentum looks ahead; by default only that of Muon.
     schedule
@@ -146,9 +157,13 @@ class Study(Description):
         self._set({"activation": lagrangian, "power": None})
         if "E" in self.regime.grows:  # every run has its own
             self._set({"epochs": parameters(Description)["epochs"].default})
+        if "T" in self.regime.grows:
+            self._set({"steps": parameters(Description)["steps"].default})
         if self.centred is None:
             self._set({"centred": not isinstance(lagrangian, Identity)})
-        together(self._read_nesterov, self._check_rule, self._check_times, self._resolve_probes)
+        together(
+            self._read_nesterov, self._check_rule, self._check_steps, self._check_times, self._resolve_probes
+        )
         if not self.name:
             self._set({"name": self.default_name()})
 
@@ -224,12 +239,32 @@ class Study(Description):
         if rule.centred_only and not self.centred and not isinstance(self.lagrangian, Identity | Tanh):
             raise InputError(f"parameterization {self.parameterization} holds for centred models only")
 
+    def _check_steps(self) -> None:
+        """Refuse steps of recall that are longer than the update itself, unless they are asked for."""
+        tau, shortest = max(self.grid["tau"]), min(self.shape(scale).T for scale in self.scales)
+        problems = []
+        if tau > shortest and not self.overshoot:
+            problems.append(
+                f"tau/T must be at most 1, or a step can raise the energy, got {tau:g}/{shortest}; "
+                "overshoot allows it"
+            )
+        if self.uses("early") and shortest < 2:
+            problems.append("early needs at least 2 steps of recall")
+        if self.hide:
+            for scale in self.scales:
+                N, count = self.shape(scale).N, self.hidden(self.shape(scale))
+                if not 0 < count < N:
+                    problems.append(f"hide must leave some features and hide some, got {count} of {N}")
+        elif self.hide_by != "features":
+            problems.append("hide_by needs hide: the share of the features that are hidden")
+        refuse(problems)
+
     def _check_times(self) -> None:
         """Refuse two units of one decay, a decay faster than a step, and a schedule that cannot be."""
         problems = schedule_problems(self.learning_schedule, self.grid["warmup"], self.grid["cooldown"])
         if "decay" in self.axes and "decay_time" in self.axes:
             problems.append(TWO_UNITS)
-        for steps in sorted({self.steps(self.regime.shape(scale)) for scale in self.scales}):
+        for steps in sorted({self.updates(self.shape(scale)) for scale in self.scales}):
             if self.uses("decay_time"):
                 problems += decay_time_problems(min(self.grid["decay_time"]), steps)
             if not problems and self.learning_schedule.own:
@@ -239,13 +274,14 @@ class Study(Description):
 
     def _resolve_probes(self) -> None:
         plain = not self.uses("momentum") and not self.decays
-        names = resolve(self.probes, self.lagrangian.family, self.optimizer, plain=plain)
+        through = any(self.recalls(self.shape(scale)) for scale in self.scales)
+        names = resolve(self.probes, self.lagrangian.family, self.optimizer, plain=plain, through=through)
         self._set({"probes": names})
         if self.probe_steps is None:
             return
         if not names:
             raise InputError("probe_steps need probes: say what to measure")
-        last = min(self.steps(self.regime.shape(scale)) for scale in self.scales) - 1
+        last = min(self.updates(self.shape(scale)) for scale in self.scales) - 1
         if (largest := max(self.probe_steps)) > last:
             raise InputError(f"probe_steps must be at most {last}, the last step, got {largest}")
 
@@ -256,9 +292,9 @@ class Study(Description):
             data = self.source()
         for scale in self.scales:
             with collecting(problems, f"scale {scale}: "):
-                shape = self.regime.shape(scale)
+                shape = self.shape(scale)
                 problems += [f"scale {scale}: {p}" for p in self.regime.problems(scale)]
-                if isinstance(self.epochs, int) and (steps := self.steps(shape)) >= COUNTS_BELOW:
+                if isinstance(self.epochs, int) and (steps := self.updates(shape)) >= COUNTS_BELOW:
                     problems.append(f"scale {scale}: a run must have fewer than 2^31 steps, got {steps}")
                 if data is not None:
                     problems += data.problems(shape)
@@ -276,6 +312,10 @@ class Study(Description):
             parts.append(self.data if self.data in GAUSSIANS else Path(self.data.rstrip("/")).stem)
         if self.bias_init != "zero":
             parts.append(f"bias-{self.bias_init}")
+        if self.hide:
+            parts.append(f"hidden-{self.hide:g}")
+        if self.steps != 1:
+            parts.append(f"{self.steps}-steps")
         if self.nesterov is not None:
             parts.append("nesterov" if self.nesterov else "heavy-ball")
         if self.learning_schedule.name != "constant":
@@ -300,7 +340,9 @@ class Study(Description):
             return self.parameterization
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return parameterization(self.parameterization, self.lagrangian, self.optimizer, self.regime)
+            rule = parameterization(self.parameterization, self.lagrangian, self.optimizer, self.regime)
+        known = is_prescribed(rule.family, rule.optimizer, self.steps)
+        return rule if known else dataclasses.replace(rule, prescribed=False)
 
     @property
     def update_rule(self) -> UpdateRule:
@@ -329,15 +371,28 @@ class Study(Description):
     def timetable(self, spec: RunSpec) -> Timetable:
         """Return the schedule of a run, step by step."""
         shares = {axis: spec.values[axis] for axis in ("warmup", "cooldown")}
-        return Timetable(self.schedule, self.steps(spec.shape), **shares)
+        return Timetable(self.schedule, self.updates(spec.shape), **shares)
 
     def source(self) -> Source:
         """Return the source of the data."""
         return source(self.data, self.preparation)
 
-    def steps(self, shape: Shape) -> int:
-        """Return the number of steps of a run at a shape."""
-        return cost.steps(shape, self.epochs_at(shape))
+    def shape(self, scale: int) -> Shape:
+        """Return all sizes at a scale: those of the regime, and the study's steps of recall."""
+        shape = self.regime.shape(scale)
+        return shape if "T" in self.regime.grows else dataclasses.replace(shape, T=self.steps)
+
+    def recalls(self, shape: Shape) -> bool:
+        """Return whether runs of a shape are trained through steps of recall, and not on one update f(x)."""
+        return shape.T > 1 or self.grid["tau"] != (1.0,) or self.hide > 0
+
+    def hidden(self, shape: Shape) -> int:
+        """Return the number of features that are hidden in training."""
+        return round(self.hide * shape.N)
+
+    def updates(self, shape: Shape) -> int:
+        """Return the number of updates of a run at a shape."""
+        return cost.updates(shape, self.epochs_at(shape))
 
     def operations(self, shape: Shape) -> float:
         """Return the floating-point operations of a run at a shape."""
@@ -353,8 +408,8 @@ class Study(Description):
             return ()
         if self.probe_steps is not None:
             return tuple(self.probe_steps)
-        steps = self.steps(shape)
-        return log_spaced(steps, max(1, steps // STEPS_PER_PROBE))
+        updates = self.updates(shape)
+        return log_spaced(updates, max(1, updates // STEPS_PER_PROBE))
 
     @property
     def swept(self) -> tuple[str, ...]:
@@ -407,8 +462,10 @@ class Study(Description):
         powers = {k: v for k, v in self.rule().to_json().items() if isinstance(v, dict)}
         if self.update_rule.follows_gradient and not self.uses("decay"):
             powers["decay_W"] = {}  # it has no effect, and was 1 before SGD had a decay
-        # These were added later; while they are 1, runs keep their earlier keys.
+        # These were added later; while they are as before, runs keep their earlier keys.
         later = ("epsilon_b", "epsilon_c", *(f"forget_{name}" for name in AVERAGES))
+        if self.rule().step == STEP:
+            del powers["step"]
         return {k: v for k, v in powers.items() if v or k not in later}
 
     @property
@@ -430,9 +487,9 @@ class Study(Description):
         first = {axis: values[0] for axis, values in self.grid.items()}
         specs = []
         for scale in self.scales:
-            shape = self.regime.shape(scale)
+            shape = self.shape(scale)
             own = self.learning_schedule.own
-            factors = Timetable(self.schedule, self.steps(shape)).digest() if own else None
+            factors = Timetable(self.schedule, self.updates(shape)).digest() if own else None
             for seed in self.seeds:  # type: ignore[union-attr]  # a tuple since __post_init__
                 for point in points:
                     values = first | dict(point)
@@ -442,6 +499,8 @@ class Study(Description):
                         "seed": seed,
                         "values": {axis: v for axis, v in values.items() if _in_key(AXES[axis], v)},
                     }
+                    if shape.T > 1:
+                        document["steps"] = shape.T
                     if self.probes:
                         document["probe_steps"] = self.steps_to_probe(shape)
                     if factors is not None:

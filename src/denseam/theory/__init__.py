@@ -30,6 +30,7 @@ from denseam.theory.spikes import (
     softmax_gain,
     softmax_spike,
 )
+from denseam.theory.steps import linear_growth
 from denseam.theory.updates import (
     UpdateSizes,
     output_size,
@@ -45,7 +46,7 @@ __all__ = [  # noqa: RUF022  # in the order of use
     "FeatureMoments", "feature_moments", "feature_variance", "gaussian_mean",
     "ActivationMoments", "activation_moments", "relu_moments",
     "mean_spike", "mean_spike_finite", "bias_spike", "gram_edge", "gram_top",
-    "softmax_spike", "softmax_concentration", "softmax_gain",
+    "softmax_spike", "softmax_concentration", "softmax_gain", "linear_growth",
     "narayana", "marchenko_pastur_moment", "marchenko_pastur_edges",
     "wishart_second_moment", "wishart_third_moment",
     "moments_from_free_cumulants", "free_cumulants_from_moments", "mixed_moment",

@@ -43,6 +43,23 @@ class Recall(NamedTuple):
     converged: Tensor
 
 
+class Steps(NamedTuple):
+    """T steps of recall of a size, as in `denseam.model.steps`."""
+
+    T: int
+    size: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a plain document."""
+        return {"number": self.T, "size": self.size}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any] | None) -> Steps | None:
+        """Read what `to_json` wrote; None if there is nothing."""
+        steps = shared.number_and_size(document)
+        return None if steps is None else cls(*steps)
+
+
 class DenseAM(nn.Module):  # type: ignore[misc, unused-ignore]  # untyped where torch is not there
     """``f(x) = s2 W̃ᵀ σ(s1 W̃ g(x) + b̃) + c`` with ``W̃ = CW``, ``b̃ = Cb`` (eq. centered-model).
 
@@ -68,6 +85,7 @@ class DenseAM(nn.Module):  # type: ignore[misc, unused-ignore]  # untyped where 
         s_c: float = 1.0,
         counts: Any = None,
         scales: Scales | None = None,
+        steps: Steps | None = None,
     ) -> None:
         super().__init__()
         W = torch.as_tensor(W)
@@ -87,6 +105,7 @@ class DenseAM(nn.Module):  # type: ignore[misc, unused-ignore]  # untyped where 
         self.features: Elementwise = Tanh() if features is None else features
         self.centred = not isinstance(activation, Identity) if centred is None else bool(centred)
         self.scales = scales
+        self.steps = steps
 
     @classmethod
     def create(
@@ -121,6 +140,7 @@ class DenseAM(nn.Module):  # type: ignore[misc, unused-ignore]  # untyped where 
             features=features,
             centred=centred,
             scales=scales,
+            steps=None if scales.step == scales.shape.T == 1 else Steps(scales.shape.T, scales.step),
         )
 
     @property
@@ -162,6 +182,17 @@ class DenseAM(nn.Module):  # type: ignore[misc, unused-ignore]  # untyped where 
         """Return f(x)."""
         return self.update(x)
 
+    def through(self, x: Tensor, known: Tensor | None = None) -> Tensor:
+        """Return the state after the steps of recall that the memory is trained through; f(x) if it has none.
+
+        `known` features keep their value. Training takes ``((through(x) - y) ** 2).sum(-1).mean() / 2``.
+        """
+        T, d = (1, 1.0) if self.steps is None else self.steps
+        for _ in range(T):
+            moved = (1 - d) * x + d * self.update(x)
+            x = moved if known is None else torch.where(known, x, moved)
+        return x
+
     # --- energies and recall -------------------------------------------------------------------------
 
     def energy(self, x: Tensor, h: Tensor | None = None) -> Tensor:
@@ -177,14 +208,15 @@ class DenseAM(nn.Module):  # type: ignore[misc, unused-ignore]  # untyped where 
     def recall(
         self,
         x: Tensor,
-        steps: int = 100,
+        steps: int | None = None,
         tolerance: float = 1e-5,
         *,
-        damping: float = 1.0,
+        damping: float | None = None,
         clamp: Tensor | None = None,
     ) -> Recall:
         """Iterate ``x ← x + damping · (f(x) − x)``; the arguments are those of `denseam.DenseAM.recall`."""
         mask = torch.zeros(x.shape[-1:], dtype=torch.bool, device=x.device) if clamp is None else clamp
+        steps, damping = shared.steps_of_recall(self.steps, steps, damping)
         shared.check_recall(x, mask, steps, tolerance, damping)
         with torch.no_grad():
             return self._recalled(x, mask, steps, tolerance, damping)
@@ -210,7 +242,7 @@ class DenseAM(nn.Module):  # type: ignore[misc, unused-ignore]  # untyped where 
 
     def _document(self) -> dict[str, Any]:
         parts = lagrangians.to_json(self.activation), lagrangians.to_json(self.features)
-        return shared.to_document(*parts, self.centred, self.scales)
+        return shared.to_document(*parts, self.centred, self.scales, self.steps)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write a safetensors file, which `denseam.DenseAM.load` can read too."""
@@ -243,6 +275,7 @@ class DenseAM(nn.Module):  # type: ignore[misc, unused-ignore]  # untyped where 
             features=lagrangians.from_json(document["features"]),
             centred=document["centred"],
             scales=scales,
+            steps=Steps.from_json(document.get("steps")),
         )
 
     def get_extra_state(self) -> dict[str, str]:
@@ -259,6 +292,7 @@ class DenseAM(nn.Module):  # type: ignore[misc, unused-ignore]  # untyped where 
         self.features = lagrangians.from_json(document["features"])
         self.centred = document["centred"]
         self.scales = shared.scales_of(document)
+        self.steps = Steps.from_json(document.get("steps"))
 
     def extra_repr(self) -> str:
         """Describe the model when it is printed."""
@@ -279,6 +313,7 @@ def from_torch(model: DenseAM) -> JaxDenseAM:
     """Return a PyTorch module as a JAX model; float64 needs ``jax_enable_x64``."""
     from denseam.model import lagrangians as of_jax
     from denseam.model.dense_am import DenseAM as JaxDenseAM
+    from denseam.model.steps import Steps as JaxSteps
 
     def array(value: Any) -> Any:
         return None if value is None else np.asarray(value.detach().cpu().numpy())
@@ -297,4 +332,5 @@ def from_torch(model: DenseAM) -> JaxDenseAM:
         s_c=model.s_c,
         counts=array(model.counts),
         scales=model.scales,
+        steps=JaxSteps.from_json(None if model.steps is None else model.steps.to_json()),
     )

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Float, Int, Key
+from jaxtyping import Array, ArrayLike, Bool, Float, Int, Key
 
+from denseam.model.dense_am import DenseAM
 from denseam.model.lagrangians import Elementwise
 from denseam.model.streams import stream
-from denseam.training.gradient import Columns
+from denseam.training.columns import Batch, Columns, Starts
 
 
 class Batches(NamedTuple):
@@ -58,17 +60,84 @@ def noisy_batch(
     return add_noise(Y, key, noise), Y
 
 
-def noisy_columns(clean: Array, keys: Array, noise: ArrayLike, features: Elementwise) -> Columns:
+class View(eqx.Module):
+    """How training sees a batch.
+
+    Attributes
+    ----------
+    features
+        What noisy samples are passed through: g for one update; None if the model starts steps of recall
+        from them.
+    hidden, by
+        How many features are hidden, and which: 'features' and 'block' are drawn for each sample, 'last' are
+        always the same.
+    """
+
+    features: Elementwise | None
+    hidden: int = eqx.field(static=True, default=0)
+    by: str = eqx.field(static=True, default="features")
+
+    @classmethod
+    def of(cls, model: DenseAM, hidden: int = 0, by: str = "features") -> View:
+        """Return what a model is trained on."""
+        return cls(model.features if model.steps is None else None, hidden, by)
+
+    def starts(
+        self, Y: Float[Array, "B N"], key: Key[Array, ""], noise: ArrayLike
+    ) -> tuple[Float[Array, "B N"], Bool[Array, "B N"] | None]:
+        """Return noisy samples and what is known of them, None if nothing is hidden.
+
+        Known features are as in Y; hidden ones start from noise alone.
+        """
+        X = add_noise(Y, key, noise)
+        if not self.hidden:
+            return X, None
+        known = ~self._hidden(jax.random.fold_in(key, 1), Y.shape)
+        return jnp.where(known, Y, X - Y), known
+
+    def _hidden(self, key: Key[Array, ""], shape: tuple[int, ...]) -> Bool[Array, "B N"]:
+        B, N = shape
+        place = jnp.arange(N)
+        if self.by == "last":
+            return jnp.broadcast_to(place >= N - self.hidden, shape)
+        if self.by == "block":  # one that begins near the end goes on at the start
+            first = jax.random.randint(key, (B, 1), 0, N)
+            return (place - first) % N < self.hidden
+        return jnp.argsort(jax.random.uniform(key, shape), axis=-1) < self.hidden
+
+    def of_rows(
+        self,
+        X: Float[Array, "*batches B N"],
+        Y: Float[Array, "*batches B N"],
+        known: Bool[Array, "*batches B N"] | None = None,
+    ) -> Batch:
+        """Return noisy and clean samples, given as rows, as the batches that training sees."""
+        X, Y = jnp.swapaxes(X, -1, -2), jnp.swapaxes(Y, -1, -2)
+        if self.features is not None:
+            return Columns(self.features.activation(X), Y)
+        return Starts(X, Y, None if known is None else jnp.swapaxes(known, -1, -2))
+
+    def cut(self, Y: Float[Array, "P N"], key: Key[Array, ""], noise: ArrayLike, n: int, size: int) -> Batch:
+        """Return samples as n batches of a size, with one draw of the noise for all of them."""
+        X, known = self.starts(Y, key, noise)
+
+        def pieces(V: Array) -> Array:
+            return V[: n * size].reshape(n, size, -1)
+
+        return self.of_rows(pieces(X), pieces(Y), None if known is None else pieces(known))
+
+
+def noisy_columns(clean: Array, keys: Array, noise: ArrayLike, view: View) -> Batch:
     """Return clean batches, steps × samples × features, with noise and as training sees them."""
-    X = jax.vmap(lambda Y, key: add_noise(Y, key, noise))(clean, keys)
-    return Columns(jnp.swapaxes(features.activation(X), -1, -2), jnp.swapaxes(clean, -1, -2))
+    X, known = jax.vmap(lambda Y, key: view.starts(Y, key, noise))(clean, keys)
+    return view.of_rows(X, clean, known)
 
 
 def draw(
-    data: Float[Array, "P N"], samples: Array, key: Array, first: Array, noise: Array, features: Elementwise
-) -> Columns:
+    data: Float[Array, "P N"], samples: Array, key: Array, first: Array, noise: Array, view: View
+) -> Batch:
     """Return the batches of the steps from `first` on, whose samples have the given indices."""
-    return noisy_columns(data[samples], noise_keys(key, first, samples.shape[0]), noise, features)
+    return noisy_columns(data[samples], noise_keys(key, first, samples.shape[0]), noise, view)
 
 
 @jax.jit

@@ -13,7 +13,8 @@ three more for softmax   its maximum, its normalisation, and the one in its slop
 one sum over the batch   of the gradients, the loss with them                        K N/M + K/M + N + 1
 =======================  ==========================================================  ================
 
-The two products of the gradient are stacked, so that they are summed once (`joined='stacked'`).
+The two products of the gradient are stacked, so that they are summed once (`joined='stacked'`), also where
+there are T steps of recall. Each of these needs the first rows once more, and of WᵀA on the way back too.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ from jaxtyping import Array
 
 from denseam.model.checkpoint import Opened
 from denseam.model.dense_am import DenseAM, Parameters
-from denseam.training.batches import noisy_columns
-from denseam.training.gradient import Columns
+from denseam.training.batches import View, noisy_columns
+from denseam.training.columns import Batch
 from denseam.training.mesh import Placement
 from denseam.training.optimizers import Optimizer
 from denseam.training.run import advance
@@ -34,9 +34,9 @@ def named(parameters: Parameters, state: Any) -> dict[str, Any]:
 class OneDevice:
     """Training on the default device."""
 
-    def __init__(self, platform: str) -> None:
-        self._noisy = _noisy_columns
-        self._step: Any = functools.partial(_advance, joined=platform == "cpu")
+    def __init__(self, platform: str, *, recompute: bool = False) -> None:
+        self._noisy: Any = _noisy_columns
+        self._step: Any = functools.partial(_advance, joined=platform == "cpu", recompute=recompute)
 
     def begin(self, build: Build) -> tuple[DenseAM, Optimizer]:
         """Return the model without parameters, and the optimizer; nothing is drawn yet."""
@@ -62,19 +62,19 @@ class OneDevice:
         leaves = [self._placed(file, name, leaf) for name, leaf in named(*like).items()]
         return jax.tree.unflatten(jax.tree.structure(like), leaves)  # type: ignore[no-any-return]
 
-    def batches(self, clean: np.ndarray[Any, Any], keys: Array, noise: Array, features: Any) -> Columns:
+    def batches(self, clean: np.ndarray[Any, Any], keys: Array, noise: Array, view: View) -> Batch:
         """Return clean batches with noise."""
-        columns: Columns = self._noisy(clean, keys, noise, features)
-        return columns
+        batches: Batch = self._noisy(clean, keys, noise, view)
+        return batches
 
     def advance(self, *now: Any) -> tuple[Parameters, Any, Array]:
         """Take a step on every batch."""
         parameters, state, error, _ = self._step(*now)
         return parameters, state, error
 
-    def share(self, columns: Columns) -> Columns:
+    def share(self, batches: Batch) -> Batch:
         """Return batches as they are evaluated."""
-        return columns
+        return batches
 
     def _like(self) -> Trainable:
         """Return the shapes and types of parameters and state."""
@@ -92,10 +92,10 @@ class OneDevice:
 class OnMesh(OneDevice):
     """Training on many devices: every array is created where it belongs; the compiler does the rest."""
 
-    def __init__(self, placement: Placement) -> None:
-        self._at = placement
-        shared = Columns(placement.batches, placement.batches)  # type: ignore[arg-type]
-        self._noisy = jax.jit(noisy_columns, out_shardings=shared)
+    def __init__(self, placement: Placement, *, recompute: bool = False) -> None:
+        self._at, self._recompute = placement, recompute
+        # One place for all arrays of a batch.
+        self._noisy = jax.jit(noisy_columns, out_shardings=placement.batches)
 
     def begin(self, build: Build) -> tuple[DenseAM, Optimizer]:
         """Return the model without parameters, and the optimizer; nothing is drawn yet."""
@@ -103,7 +103,7 @@ class OnMesh(OneDevice):
         _, state = self._like()
         self._places = (self._at.parameters, self._at.state(state))
         self._step = jax.jit(
-            functools.partial(advance, joined="stacked"),
+            functools.partial(advance, joined="stacked", recompute=self._recompute),
             out_shardings=(*self._places, self._at.everywhere, None),
             donate_argnums=(0, 1),
         )
@@ -121,9 +121,9 @@ class OnMesh(OneDevice):
         parameters: Parameters = draw()
         return parameters
 
-    def share(self, columns: Columns) -> Columns:
+    def share(self, batches: Batch) -> Batch:
         """Return batches as they are evaluated: all of each, on every device."""
-        return self._at.put(columns, Columns(self._at.everywhere, self._at.everywhere))  # type: ignore[arg-type, no-any-return]
+        return self._at.put(batches, jax.tree.map(lambda _: self._at.everywhere, batches))  # type: ignore[no-any-return]
 
     def _placed(self, file: Opened, name: str, leaf: Any) -> Array:
         """Read the rows of this process's devices, one device after the other."""
@@ -140,4 +140,4 @@ def _checked(file: Opened, name: str, leaf: Any) -> Opened:
 
 
 _noisy_columns = jax.jit(noisy_columns)
-_advance = jax.jit(advance, static_argnames=("joined", "probes"), donate_argnums=(0, 1))
+_advance = jax.jit(advance, static_argnames=("joined", "recompute", "probes"), donate_argnums=(0, 1))

@@ -16,7 +16,9 @@ from jaxtyping import Array, Float
 
 from denseam.model.dense_am import DenseAM, Parameters
 from denseam.rules.optimizers import Normalisation
-from denseam.training.gradient import Columns, Passes, column_functions, forward_and_back, gradient_of_passes
+from denseam.training import trajectory
+from denseam.training.columns import Batch, Columns, Starts, column_functions
+from denseam.training.gradient import Passes, forward_and_back, gradient_of_passes
 from denseam.training.optimizers import Optimizer
 from denseam.training.quantities import QUANTITIES
 
@@ -27,10 +29,13 @@ MATRIX_FREE = 2048
 
 
 def measure(
-    model: DenseAM, optimizer: Optimizer, state: Any, batch: Columns, names: Sequence[str]
+    model: DenseAM, optimizer: Optimizer, state: Any, batch: Batch, names: Sequence[str]
 ) -> Float[Array, " quantities"]:
     """Return the named quantities of the step that the optimizer would take now, as one array."""
-    values = measure_step(take_step(model, optimizer, state, batch), names)
+    if isinstance(batch, Starts):
+        values = measure_through(model, optimizer, state, batch)
+    else:
+        values = measure_step(take_step(model, optimizer, state, batch), names)
     return jnp.stack([values[name].astype(model.W.dtype) for name in names])
 
 
@@ -271,6 +276,31 @@ def _over_random(X: Array, Y: Array) -> Array:
     product = X @ Y
     random = jnp.sum(X * X, axis=0) @ jnp.sum(Y * Y, axis=1)
     return jnp.sqrt(jnp.sum(product * product) / random)
+
+
+# --- through several steps of recall -------------------------------------------------------------------
+#
+# Z are the pre-activations of all steps, F is the last state; ΔZ and ΔF are their exact changes by an update.
+
+
+def measure_through(model: DenseAM, optimizer: Optimizer, state: Any, batch: Starts) -> dict[str, Array]:
+    """Return the quantities of `THROUGH` for the step that the optimizer would take now."""
+    _, gradient = trajectory.gradient(model, batch)
+    change, _ = optimizer.update(gradient, state, model.parameters)
+    after = model.with_parameters(Parameters(*(p + u for p, u in zip(model.parameters, change, strict=True))))
+    (Z, X), (Z_after, X_after) = (trajectory.passed(m, batch) for m in (model, after))
+    W, dW = model.W, change.W
+    mean, R = jnp.mean(dW, axis=0), trajectory.residual(batch, X[-1])
+    values = {
+        "Z": Z, "F": X[-1], "R": R, "grad_W": gradient.W, "dW": dW, "dZ_exact": Z_after - Z,
+        "dF_exact": X_after[-1] - X[-1], "U_mean": mean, "U_centred": dW - mean,
+    }  # fmt: skip
+    return {name: rms(V) for name, V in values.items()} | {
+        "mse": jnp.mean(R * (X[-1] - batch.Y)),
+        "row_max": jnp.sqrt(jnp.max(jnp.mean(W * W, axis=1))) / rms(W),
+        "row_step_max": jnp.sqrt(jnp.max(jnp.mean(dW * dW, axis=1))),
+        "sign_distance": rms(dW / (optimizer.rates.W * optimizer.factor(state)) + jnp.sign(gradient.W)),
+    }
 
 
 _GROUPS: Mapping[str, Callable[[Step], dict[str, Array]]] = {

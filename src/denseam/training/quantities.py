@@ -93,6 +93,13 @@ QUANTITIES: Mapping[str, Quantity] = {
 
 GROUPS: tuple[str, ...] = tuple(dict.fromkeys(q.group for q in QUANTITIES.values()))
 
+#: What is measured where a model takes several steps of recall: states of all steps and of the last, and what
+#: the update changes in them. The other quantities are terms of one update of the state.
+THROUGH = (
+    "Z", "F", "R", "mse", "grad_W", "dW", "dZ_exact", "dF_exact", "U_mean", "U_centred", "row_max",
+    "row_step_max", "sign_distance",
+)  # fmt: skip
+
 #: The case a quantity applies to → its words in a message.
 NEEDS = {
     "plain SGD": "the optimizer 'sgd' without momentum and decay",
@@ -102,15 +109,18 @@ NEEDS = {
 }
 
 
-def applicable(family: str, optimizer: str, *, plain: bool = True) -> tuple[str, ...]:
+def applicable(family: str, optimizer: str, *, plain: bool = True, through: bool = False) -> tuple[str, ...]:
     """Return the names that apply to an activation's family and an optimizer.
 
-    `plain` says that there is neither momentum nor decay.
+    `plain` says that there is neither momentum nor decay, `through` that the model takes steps of recall.
     """
-    return tuple(name for name in QUANTITIES if _applies(name, family, optimizer, plain))
+    known = THROUGH if through else tuple(QUANTITIES)
+    return tuple(name for name in QUANTITIES if name in known and _applies(name, family, optimizer, plain))
 
 
-def resolve(requested: Iterable[str], family: str, optimizer: str, *, plain: bool = True) -> tuple[str, ...]:
+def resolve(
+    requested: Iterable[str], family: str, optimizer: str, *, plain: bool = True, through: bool = False
+) -> tuple[str, ...]:
     """Return the quantities meant by names and groups ('all' is a group too), in the order of the table.
 
     A group gives its members that apply; a quantity requested by name must apply.
@@ -123,10 +133,12 @@ def resolve(requested: Iterable[str], family: str, optimizer: str, *, plain: boo
             )
         elif word in QUANTITIES and not _applies(word, family, optimizer, plain):
             problems.append(f"probe {word} ({QUANTITIES[word].symbol}) needs {NEEDS[QUANTITIES[word].needs]}")
+        elif word in QUANTITIES and through and word not in THROUGH:
+            problems.append(f"probe {word} ({QUANTITIES[word].symbol}) needs one step of recall with tau = 1")
     refuse(problems)
     return tuple(
         name
-        for name in applicable(family, optimizer, plain=plain)
+        for name in applicable(family, optimizer, plain=plain, through=through)
         if name in words or QUANTITIES[name].group in words or "all" in words
     )
 

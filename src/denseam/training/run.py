@@ -16,8 +16,9 @@ from denseam.data.concerns import concerns_of, warn
 from denseam.errors import InputError, at_least_zero, refuse, shown, typed, whole
 from denseam.model.dense_am import DenseAM, Parameters
 from denseam.training.batches import Batches, draw_batches, mean_square, noisy_batch
+from denseam.training.columns import Batch, Joined, batch_of
 from denseam.training.divergence import EndStatus, ending, infinite_once_blown
-from denseam.training.gradient import Columns, Joined, loss_of_columns, mse, step_on_columns
+from denseam.training.gradient import loss_of_columns, mse, step_on_columns
 from denseam.training.optimizers import Optimizer
 from denseam.training.probes import measure
 from denseam.training.progress import Progress, calling
@@ -28,22 +29,26 @@ def advance(
     state: Any,
     frame: DenseAM,
     optimizer: Optimizer,
-    segment: Columns,
+    segment: Batch,
     due: Array | None = None,
     *,
     joined: Joined,
+    recompute: bool = False,
     probes: tuple[str, ...] = (),
 ) -> tuple[Parameters, Any, Array, Array | None]:
     """Take a step on every batch; return parameters, state, the MSE before each step, and the probes.
 
     `frame` is the model without its parameters: what does not change in training. `due` says at which
-    steps the probes are measured; at the others their values are NaN, and cost nothing.
+    steps the probes are measured; at the others their values are NaN, and cost nothing. `recompute` is for
+    several steps of recall (`denseam.training.gradient`).
     """
 
-    def advance_by_one(carry: tuple[Parameters, Any], now: tuple[Columns, Array | None]) -> Any:
+    def advance_by_one(carry: tuple[Parameters, Any], now: tuple[Batch, Array | None]) -> Any:
         (parameters, state), (batch, is_due) = carry, now
         model = frame.with_parameters(parameters)
-        new, after, error = step_on_columns(model, optimizer, state, batch, joined=joined)
+        new, after, error = step_on_columns(
+            model, optimizer, state, batch, joined=joined, recompute=recompute
+        )
         measured = None
         if probes:
             measured = jax.lax.cond(
@@ -58,7 +63,7 @@ def advance(
     return parameters, state, errors, measured
 
 
-def evaluate(model: DenseAM, segment: Columns) -> Array:
+def evaluate(model: DenseAM, segment: Batch) -> Array:
     """Return the MSE on every batch, without training."""
     errors: Array = jax.lax.map(lambda batch: mse(loss_of_columns(model, batch), model.N), segment)
     return errors
@@ -180,10 +185,10 @@ def _evaluate(model: DenseAM, *epoch: Any) -> Array:
     return evaluate(model, _columns(model, *epoch))
 
 
-def _columns(model: DenseAM, data: Array, batches: Batches, noise: ArrayLike) -> Columns:
+def _columns(model: DenseAM, data: Array, batches: Batches, noise: ArrayLike) -> Batch:
     """Return the batches of an epoch as the model sees them, which may count features more than once."""
     X, Y = jax.vmap(noisy_batch, in_axes=(None, 0, 0, None))(data, *batches, noise)
-    return Columns(jnp.swapaxes(model.drive(X), 1, 2), jnp.swapaxes(Y, 1, 2))
+    return jax.vmap(lambda X, Y: batch_of(model, X, Y))(X, Y)
 
 
 def _data_problems(data: Any, N: int) -> list[str]:

@@ -22,6 +22,7 @@ class Remedy(enum.Enum):
     """What to change; the value is a sentence to be filled in from the `Advice`."""
 
     TAKE_ADAM = "softmax with {names} has no prescription: take --optimizer adam"
+    TAKE_ONE_STEP = "softmax through several steps of recall has no prescription: take --steps 1"
     TAKE_PRESCRIPTION = "the parameterization '{names}' is not the prescription: leave it out"
     CENTRE = "centre the activations: leave out --uncentered"
     ZERO_BIASES = "start the biases at zero: leave out --bias-init"
@@ -110,6 +111,8 @@ def obstacle(study: Study) -> Advice | None:
     if not rule.prescribed:
         if not is_prescribed(rule.family, rule.optimizer):
             return Advice(Remedy.TAKE_ADAM, names=(study.update_rule.title,))
+        if not is_prescribed(rule.family, rule.optimizer, study.shape(max(study.scales)).T):
+            return Advice(Remedy.TAKE_ONE_STEP)
         return Advice(Remedy.TAKE_PRESCRIPTION, names=(rule.name,))
     if study.centred is False and study.lagrangian.name != "identity":
         return Advice(Remedy.CENTRE)
@@ -160,6 +163,8 @@ def _remedied(goal: Goal, advice: Advice) -> Goal | None:
         case Remedy.TAKE_ADAM:
             own = {axis: values for axis, values in study.axes.items() if not _belongs(axis, "optimizer")}
             changes = {"optimizer": "adam", "parameterization": "prescription", "axes": own}
+        case Remedy.TAKE_ONE_STEP:
+            changes = {"steps": 1}
         case Remedy.TAKE_PRESCRIPTION:
             changes = {"parameterization": "prescription"}
         case Remedy.CENTRE:

@@ -63,7 +63,7 @@ class Goal:
     @property
     def shape(self) -> Shape:
         """The sizes of the target."""
-        return self.study.regime.shape(self.target)
+        return self.study.shape(self.target)
 
     @property
     def letter(self) -> str:
@@ -84,7 +84,7 @@ class Goal:
 
     def operations(self, scale: int, epochs: int | None = None) -> float:
         """Return the operations of one run at a scale; by default with the epochs of the small models."""
-        shape = self.study.regime.shape(scale)
+        shape = self.study.shape(scale)
         return cost.operations(shape, shape.E or epochs or self.short_epochs, self.study.optimizer)
 
     @property
@@ -145,7 +145,8 @@ def target_study(
         As in `Study`; ReLU and Adam by default.
     regime
         What grows towards the target: 'proportional' (all sizes; the default), 'memories-only' (the
-        default if `memories` is given without `features`), 'batch-only', 'samples-only' or 'epochs'.
+        default if `memories` is given without `features`), 'batch-only', 'samples-only', 'epochs',
+        'steps-only' or 'proportional-steps'.
     target
         The sizes of the target (`features`, `memories`, `samples`, `batch` for N, K, P and B; or the ratios
         `kappa`, `rho`, `beta`), and all other arguments of a study: `epochs`, `noise`, `centred`,
@@ -156,7 +157,8 @@ def target_study(
     document = {key: value for key, value in target.items() if value is not None}
     sizes = TargetSizes(**{key: document.pop(key) for key in parameters(TargetSizes) if key in document})
     preparation = preparation_from(document)
-    growth, scale = sizes.regime(regime, source(data, preparation), document.get("epochs"))
+    lengths = document.get("epochs"), document.get("steps")
+    growth, scale = sizes.regime(regime, source(data, preparation), *lengths)
     study = from_document(
         document
         | {"activation": activation, "optimizer": optimizer, "scales": (scale,), "eta0": (1.0,)}
@@ -192,14 +194,17 @@ def ladder(study: Study, target: int) -> tuple[int, ...]:
     start, available = SMALLEST, [s for s in study.source().sizes() if s < target and _fits(study, s)]
     if study.regime.letter != "N":  # the data need not shrink
         available = []
+    smallest = TINIEST
+    if study.regime.letter == "T":
+        start = smallest = 1
     if study.regime.letter == "K":
         start = MEMORIES_PER_FEATURE * study.regime.shape(target).N
     chosen: list[int] = []
-    ratio = min(2.0, (target / TINIEST) ** (1 / FEWEST_SIZES))
-    wanted = target / ratio if target > TINIEST else 0.0  # below it there is nothing to tune at
-    while wanted >= TINIEST / 2 and (len(chosen) < FEWEST_SIZES or wanted >= start / APART):
+    ratio = min(2.0, (target / smallest) ** (1 / FEWEST_SIZES))
+    wanted = target / ratio if target > smallest else 0.0  # below it there is nothing to tune at
+    while wanted >= smallest / 2 and (len(chosen) < FEWEST_SIZES or wanted >= start / APART):
         near = _nearest(wanted, study, available)
-        if near is not None and near >= TINIEST and (not chosen or chosen[-1] / near >= APART):
+        if near is not None and near >= smallest and (not chosen or chosen[-1] / near >= APART):
             chosen.append(near)
         wanted /= ratio
     if len(chosen) < FEWEST_SIZES:

@@ -33,8 +33,8 @@ from denseam.model.dense_am import DenseAM
 from denseam.workflow.course import Hint, hint
 from denseam.workflow.likeness import Difference, Reference, differences, unlike_training
 
-#: Maximum number of steps of recall by default. The memory is trained to denoise in one step; many steps lead
-#: to its own attractors, which need not be near the sample.
+#: Maximum number of steps of recall of a memory that was trained to denoise in one: many lead to its own
+#: attractors, which need not be near the sample.
 STEPS = 10
 #: Maximum size of the hidden states of the samples that are recalled at once, in bytes.
 PIECE_BYTES = 1 << 28
@@ -186,9 +186,9 @@ class Memory:
         self,
         x: Any,
         *,
-        steps: int = STEPS,
+        steps: int | None = None,
         tolerance: float = 1e-5,
-        damping: float = 1.0,
+        damping: float | None = None,
         noise: float | Sequence[float] = 0.0,
         known: Any = None,
         seed: int = 0,
@@ -200,7 +200,8 @@ class Memory:
         x
             Samples, in the values of the file on which the memory was trained.
         steps, tolerance, damping
-            As in `DenseAM.recall`.
+            As in `DenseAM.recall`; by default the steps are those of the training, or at most 10 of size 1 if
+            it was one update.
         noise
             Standard deviations of the noise to add first, in the units of training.
         known
@@ -211,6 +212,7 @@ class Memory:
         A `DataWarning` is given if the samples are unlike those of training (`Recalled.differences`).
         """
         levels = [noise] if isinstance(noise, int | float) else list(noise)
+        steps, damping = shared.steps_of_recall(self.model.steps, steps, damping, STEPS)
         refuse([*recall_problems(levels, steps, tolerance, damping), *whole(0, seed=seed)])
         clean = self.encode(x)
         held = None if known is None else self.clamp(known, len(clean))
@@ -236,11 +238,12 @@ class Memory:
         start: Float[np.ndarray, "n N"],
         level: float = 0.0,
         held: Bool[np.ndarray, "n N"] | None = None,
-        steps: int = STEPS,
+        steps: int | None = None,
         tolerance: float = 1e-5,
-        damping: float = 1.0,
+        damping: float | None = None,
     ) -> Recalled:
         """Recall from `start`, and compare with `clean`; both as the memory sees them."""
+        steps, damping = shared.steps_of_recall(self.model.steps, steps, damping, STEPS)
         refuse(recall_problems([level], steps, tolerance, damping))
         clean, start = (np.asarray(v, self.model.W.dtype) for v in (clean, start))
         size = max(1, PIECE_BYTES // (4 * (4 * self.model.K + steps)))
@@ -278,14 +281,17 @@ class Memory:
 
 
 def recall_problems(
-    noise: Sequence[float], steps: int = STEPS, tolerance: float = 0.0, damping: float = 1.0
+    noise: Sequence[float],
+    steps: int | None = None,
+    tolerance: float = 0.0,
+    damping: float | None = None,
 ) -> Iterator[str]:
     """Yield a problem for each number with which `Memory.recall` makes no sense."""
     if not len(noise):
         yield "noise must not be empty"
     for level in noise:
         yield from at_least_zero(noise=level)
-    yield from shared.recall_problems(steps, tolerance, damping)
+    yield from shared.recall_problems(*shared.steps_of_recall(None, steps, damping), tolerance)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -19,7 +19,7 @@ from denseam.analysis.thresholds import REGRET_GOOD
 from denseam.data.concerns import Concern
 from denseam.errors import InputError, listed, refuse, typed
 from denseam.rules import Shape
-from denseam.rules.cost import operations, step_operations, steps, training_bytes
+from denseam.rules.cost import operations, step_operations, training_bytes, updates
 from denseam.rules.optimizers import OPTIMIZERS
 from denseam.rules.sizes import WORDS
 from denseam.training.devices import cores, platform_of
@@ -151,7 +151,7 @@ def plan(goal: Goal, *, seeds: int = 3, budget: float = BUDGET, machine: Machine
     study = goal.study
 
     def row(what: str, scale: int, runs: int, together: bool, epochs: int = study.epochs) -> PlanRow:
-        shape = study.regime.shape(scale)
+        shape = study.shape(scale)
         length = shape.E or epochs
         return PlanRow(
             what=what,
@@ -183,10 +183,10 @@ def seconds(
     products = step_operations(shape, optimizer)
     if machine.platform != "cpu":
         work = runs * products / (GPU_STEP_SHARE * machine.product_rate)
-        return steps(shape, epochs) * (work + GPU_PER_STEP)
+        return updates(shape, epochs) * (work + GPU_PER_STEP)
     entries = CPU_PER_ENTRY * (K * N + K * B) + B * N / NOISE_RATE / (8 if many else 1)
     one_core = products / (roofline.PRODUCT_SHARE["cpu"] * machine.product_rate / machine.cores) + entries
-    return runs * steps(shape, epochs) * one_core / machine.cores
+    return runs * updates(shape, epochs) * one_core / machine.cores
 
 
 @dataclasses.dataclass(frozen=True)
@@ -202,7 +202,7 @@ class DevicePlan:
 
     def training_seconds(self, mesh: roofline.Estimate) -> float:
         """Return the time of a training on a mesh."""
-        return steps(self.shape, self.epochs) * mesh.step_seconds
+        return updates(self.shape, self.epochs) * mesh.step_seconds
 
     def to_json(self) -> dict[str, Any]:
         """Return a plain document."""

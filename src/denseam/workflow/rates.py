@@ -23,7 +23,7 @@ from denseam.model.streams import stream
 from denseam.rules import MemoriesOnly, Shape
 from denseam.studies.runs import build
 from denseam.studies.study import Study
-from denseam.training.batches import noise_keys
+from denseam.training.batches import View, noise_keys
 from denseam.training.devices import platform_of, products
 from denseam.training.mesh import Placement, make_mesh
 from denseam.training.places import OneDevice, OnMesh
@@ -88,7 +88,7 @@ def step_seconds(
     many = int(max(1, min(64, (1 << 26) / (shape.B * shape.N))))
     clean = np.random.default_rng(0).standard_normal((many, shape.B, shape.N), np.float32)
     keys = noise_keys(stream(0, "noise"), jnp.asarray(0, jnp.int32), many)
-    batches = on.batches(clean, keys, jnp.float32(0.5), frame.features)
+    batches = on.batches(clean, keys, jnp.float32(0.5), View.of(frame))
 
     def segment() -> float:
         nonlocal parameters, state

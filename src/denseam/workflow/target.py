@@ -33,15 +33,16 @@ from denseam.errors import InputError, collecting, refuse, typed
 from denseam.files import ALONE, write_whole
 from denseam.model import checkpoint
 from denseam.model.dense_am import DenseAM, Parameters
+from denseam.model.steps import Steps
 from denseam.model.streams import stream
-from denseam.rules.cost import step_operations
+from denseam.rules.cost import recomputes, step_operations
 from denseam.studies.documents import to_document
 from denseam.studies.runs import activation_of, build, scales_of
 from denseam.studies.study import RunSpec, Study, decays
-from denseam.training.batches import mean_square, noise_keys, sample_order
-from denseam.training.devices import check_precision, dtype_of, numbers, platform_of, products
+from denseam.training.batches import View, mean_square, noise_keys, sample_order
+from denseam.training.columns import Batch
+from denseam.training.devices import check_precision, dtype_of, memory, numbers, platform_of, products
 from denseam.training.divergence import ending
-from denseam.training.gradient import Columns
 from denseam.training.mesh import Placement, check_mesh_of_processes, gathered, make_mesh, parse_mesh
 from denseam.training.optimizers import Optimizer
 from denseam.training.places import OneDevice, OnMesh, named
@@ -223,14 +224,19 @@ class _Training:
         self.expected = recipe.expected if at_target else None
         self.regret_bound = recipe.regret_bound if at_target else None
         self.progress, self.platform, self.stop = progress, platform, stop
-        self.on = OneDevice(platform) if placement is None else OnMesh(placement)
         self.writers = writers()
         self.dtype = dtype_of(study.precision)
+        recompute = recomputes(spec.shape, study.optimizer, memory(platform), jnp.dtype(self.dtype).itemsize)
+        self.on = (
+            OneDevice(platform, recompute=recompute)
+            if placement is None
+            else OnMesh(placement, recompute=recompute)
+        )
         self.source: Source = study.source()
         assert spec.shape.P is not None
         assert spec.shape.B is not None
         self.P, self.B = spec.shape.P, spec.shape.B
-        self.per_epoch, self.steps = self.P // self.B, study.steps(spec.shape)
+        self.per_epoch, self.steps = self.P // self.B, study.updates(spec.shape)
         self.epochs = study.epochs_at(spec.shape)
         self.T = self._segment_steps()
         self.noise = jnp.asarray(spec.values["noise"], self.dtype)
@@ -306,7 +312,7 @@ class _Training:
         size = self.B * self.spec.shape.N * jnp.dtype(self.dtype).itemsize
         return int(max(1, min(self.per_epoch, SEGMENT_SECONDS / seconds, SEGMENT_BYTES / size)))
 
-    def _segments(self, done: int, frame: DenseAM) -> Iterator[tuple[int, Columns]]:
+    def _segments(self, done: int, frame: DenseAM) -> Iterator[tuple[int, Batch]]:
         """Give the batches from step `done` on; the next ones are read meanwhile."""
         pieces: list[tuple[int, int]] = []
         for epoch in range(done // self.per_epoch, self.epochs):
@@ -333,12 +339,16 @@ class _Training:
         rows = self.source.rows(self.spec.shape, self.spec.seed, which.ravel(), self.dtype)
         return np.asarray(rows).reshape(*which.shape, -1)
 
-    def _draw(self, clean: Any, first: int, steps: int, frame: DenseAM) -> Columns:
+    def _draw(self, clean: Any, first: int, steps: int, frame: DenseAM) -> Batch:
         keys = noise_keys(self.key, jnp.asarray(first, jnp.int32), steps)
-        return self.on.batches(clean, keys, self.noise, frame.features)
+        return self.on.batches(clean, keys, self.noise, self._view(frame))
+
+    def _view(self, model: DenseAM) -> View:
+        """Return how training sees its batches."""
+        return View.of(model, self.study.hidden(self.spec.shape), self.study.hide_by)
 
     def _advance(
-        self, at: _State, frame: DenseAM, optimizer: Optimizer, segment: Columns
+        self, at: _State, frame: DenseAM, optimizer: Optimizer, segment: Batch
     ) -> tuple[_State, Float[np.ndarray, " T"]]:
         with products(self.study.precision):
             parameters, state, error = self.on.advance(at.parameters, at.optimizer, frame, optimizer, segment)
@@ -364,15 +374,13 @@ class _Training:
         if not n:
             n, size = 1, len(fresh)
         # The same noise as in a sweep: one draw for all samples.
-        drawn = jax.random.normal(stream(self.spec.seed, "heldout-noise"), fresh.shape, self.dtype)
+        key = stream(self.spec.seed, "heldout-noise")
+        batches = self._view(model).cut(jnp.asarray(fresh), key, self.noise, n, size)
         total = 0.0
         for i in range(n):
-            piece = slice(i * size, (i + 1) * size)
-            Y = jnp.asarray(fresh[piece])
-            G = model.features.activation(Y + self.noise * drawn[piece])
+            batch = jax.tree.map(lambda V, i=i: V[i : i + 1], batches)
             with products(self.study.precision):
-                columns = self.on.share(Columns(G.T[None], Y.T[None]))
-                total += float(gathered(_evaluate(model, columns))[0])
+                total += float(gathered(_evaluate(model, self.on.share(batch)))[0])
         return total / n
 
     def _epoch_ended(self, epochs: int) -> None:
@@ -466,10 +474,12 @@ class _Training:
         end = ending(losses, math.nan if initial is None else initial, forgotten)
         files = [self.out / LOG]
         if end.status == "finished":
+            scales = scales_of(self.study, self.spec)
             model = dataclasses.replace(
                 model,
-                scales=scales_of(self.study, self.spec),
+                scales=scales,
                 activation=activation_of(self.study, self.spec),
+                steps=Steps(self.spec.shape.T, scales.step) if self.study.recalls(self.spec.shape) else None,
             )
             error = end.curve[-1].mean() if heldout is None else heldout
             reference = Reference(square=_short(known.mean()), error=_short(error))

@@ -7,7 +7,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from denseam.errors import InputError, refuse
-from denseam.rules import Proportional, Regime, Shape
+from denseam.rules import Proportional, ProportionalSteps, Regime, Shape
 from denseam.rules.fields import Kind, Part, Span, check_fields, parameter, parameters
 from denseam.rules.regimes import DEFAULT_REGIME, REGIMES, regime_letter
 from denseam.rules.sizes import WORDS
@@ -57,10 +57,12 @@ class TargetSizes:
     def __post_init__(self) -> None:
         check_fields(self)
 
-    def regime(self, name: str | None, family: Source, epochs: int | None = None) -> tuple[Regime, int]:
+    def regime(
+        self, name: str | None, family: Source, epochs: int | None = None, steps: int | None = None
+    ) -> tuple[Regime, int]:
         """Return the regime that leads to the target, and the target's scale in it.
 
-        `epochs` are those of the target; they matter only where they are what grows.
+        `epochs` and `steps` are those of the target; they matter only where they grow.
         """
         if name is None:
             only_memories = self.memories is not None and self.features is None and self.kappa is None
@@ -71,6 +73,10 @@ class TargetSizes:
             raise InputError(f"features is needed: {family.describe()!r} has no size of its own")
         if name == "proportional":
             return self.ratios(N, family.available), N
+        if name == "proportional-steps":
+            if steps is None:
+                raise InputError("steps is needed: the steps of recall of the target")
+            return ProportionalSteps(**ratios_of(self.ratios(N, family.available)), theta=steps / N), N
         problems = [
             f"{ratio} belongs to the regime 'proportional'"
             for ratio in parameters(Proportional)
@@ -84,6 +90,7 @@ class TargetSizes:
             "samples": P,
             "batch": self.batch,
             "epochs": epochs,
+            "steps": steps,
         }
         if sizes[growing] is None:
             problems.append(f"{growing} is needed: the size of the target")
@@ -115,6 +122,11 @@ class TargetSizes:
         beta = self.beta if self.beta is not None else min(1.0, (self.batch or _batch(N)) / P)
         ratios = {"kappa": kappa, "rho": rho, "beta": beta}
         return Proportional(**{k: v for k, v in ratios.items() if v is not None})
+
+
+def ratios_of(regime: Proportional) -> dict[str, float]:
+    """Return κ, ρ and β."""
+    return {name: getattr(regime, name) for name in parameters(Proportional)}
 
 
 def _batch(N: int) -> int:

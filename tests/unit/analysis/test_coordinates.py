@@ -19,7 +19,7 @@ from denseam.analysis.coordinates.judge import Conditions, judge
 from denseam.analysis.coordinates.of_study import check_records, check_study, checked_study
 from denseam.analysis.coordinates.slopes import Measurements, from_records, slope_of, slopes
 from denseam.rules import prescription
-from denseam.rules.table import FIXED_MODEL, IN_THE_PAPER, TABLE
+from denseam.rules.table import AS_IN_PROPORTION, FIXED_MODEL, IN_THE_PAPER, TABLE
 from tests.sampled import sampled
 from tests.table import UNPRESCRIBED
 
@@ -174,7 +174,7 @@ def test_what_is_wrong_fails_with_its_cause(case):
 
 def test_the_largest_eigenvalue_grows_without_centring_and_not_with_it():
     def slope(centred, quantity):
-        study = checked_study("relu", "sgd", centred=centred, scales=LARGER, seeds=4, steps=1)
+        study = checked_study("relu", "sgd", centred=centred, scales=LARGER, seeds=4, updates=1)
         measured = from_records(dam.sweep(replace(study, probes=(quantity,), probe_steps=(0,), name="")))
         return slope_of(quantity, 0, LARGER, measured.values[quantity][0], Expectation(0.0)).slope
 
@@ -183,7 +183,7 @@ def test_the_largest_eigenvalue_grows_without_centring_and_not_with_it():
 
 
 def test_records_can_be_judged_again_without_training(tmp_path):
-    study = checked_study("relu", "sgd", scales=(16, 32), seeds=2, steps=2)
+    study = checked_study("relu", "sgd", scales=(16, 32), seeds=2, updates=2)
     records = dam.sweep(study, tmp_path)
     again = check_records(dam.Store(tmp_path).read())[0]
     assert again.to_json() == check_records(records)[0].to_json()
@@ -205,9 +205,10 @@ def test_records_can_be_judged_again_without_training(tmp_path):
     [
         ({"seeds": 1}, "seeds must be two or more"),
         ({"scales": (64,)}, "scales must be two or more"),
+        ({"updates": 0}, "updates must be a whole number"),
         ({"steps": 0}, "steps must be a whole number"),
         ({"parameterization": "mup"}, "parameterization must be"),
-        ({"steps": 0, "noise": -1, "kappa": -1}, "steps must be .*noise must be .*kappa must be"),
+        ({"updates": 0, "noise": -1, "kappa": -1}, "updates must be .*noise must be .*kappa must be"),
     ],
 )
 def test_bad_input_is_refused(options, words):
@@ -237,13 +238,13 @@ STARTS |= {
 
 
 def test_every_prescribed_row_has_a_start():
-    growing = {row for row in TABLE if row[0] not in FIXED_MODEL}
+    growing = {row for row in TABLE if row[0] not in (*FIXED_MODEL, *AS_IN_PROPORTION)}
     assert set(STARTS) == {row for row in growing if row[1:] not in UNPRESCRIBED}
 
 
 @pytest.mark.parametrize("regime", FIXED_MODEL)
 def test_where_the_model_stays_states_do_and_only_a_batch_changes_a_step(regime):
-    small = {"seeds": 4, "steps": 2, "features": 8, "memories": 16}
+    small = {"seeds": 4, "updates": 2, "features": 8, "memories": 16}
     found = dam.check("relu", "sgd", regime=regime, **small)
     assert found.status == "PASS", str(found)
     judged = {s.name for s in found.slopes if s.judged}
@@ -251,6 +252,24 @@ def test_where_the_model_stays_states_do_and_only_a_batch_changes_a_step(regime)
     assert ("dZ_exact" in judged) == (regime != "batch-only")
     with pytest.raises(dam.InputError, match="exponents are found where the model grows"):
         dam.find_exponents("relu", "sgd", regime=regime, **small)
+
+
+def test_a_step_of_recall_of_size_one_fails_along_the_steps():
+    small = {"regime": "steps-only", "seeds": 4, "updates": 2, "features": 16, "memories": 32}
+    right, wrong = (
+        dam.check("relu", "sgd", parameterization=rule, **small) for rule in ("prescription", "step=1")
+    )
+    assert right.status == "PASS", str(right)
+    assert wrong.status == "FAIL", str(wrong)
+    assert wrong.letter == "T"
+    with pytest.raises(dam.InputError, match="exponents are found with one step of recall"):
+        dam.find_exponents("relu", "sgd", regime="proportional-steps", updates=2)
+
+
+def test_the_check_passes_where_features_and_steps_grow_together():
+    growing = dam.ProportionalSteps(theta=1 / 4)
+    found = dam.check("relu", "adam", regime=growing, scales=(32, 64, 128), updates=2, seeds=3)
+    assert found.status == "PASS", str(found)
 
 
 #: One of each optimizer, family and regime.
@@ -277,7 +296,9 @@ def test_the_finder_recovers_the_row_from_wrong_exponents(regime, family, optimi
 
 
 def test_a_proposal_is_verified_by_a_sweep():
-    study = checked_study("relu", "adam", scales=(16, 32, 64), parameterization="standard", seeds=4, steps=1)
+    study = checked_study(
+        "relu", "adam", scales=(16, 32, 64), parameterization="standard", seeds=4, updates=1
+    )
     found = propose(study, check_study(study))
     assert found.check.status == "PASS"
     assert found.verdict.status == "TRANSFERS", found.verdict.reason
@@ -376,7 +397,7 @@ def test_a_model_without_update_is_refused():
 def test_the_picture_is_drawn(tmp_path):
     from denseam.report.plots import draw_coordinates
 
-    found = check_records(dam.sweep(checked_study("relu", "sgd", scales=(16, 32), seeds=2, steps=2)))[0]
+    found = check_records(dam.sweep(checked_study("relu", "sgd", scales=(16, 32), seeds=2, updates=2)))[0]
     files = draw_coordinates(found, tmp_path)
     assert [f.suffix for f in files] == [".png", ".svg"]
     svg = files[1].read_text()

@@ -42,7 +42,7 @@ def test_prescribe_prints_a_table_for_people():
 
 
 def test_prescribe_prints_the_decay_in_both_units_and_the_schedule(inside):
-    options = ("--steps", 50, "--schedule", "cosine", "--warmup", 0.1)
+    options = ("--updates", 50, "--schedule", "cosine", "--warmup", 0.1)
     by_time = prescribe(inside, "proportional", "relu", "sgd", *options, "--decay-time", 2)
     by_decay = prescribe(inside, "proportional", "relu", "sgd", *options, "--decay", 0.1)
     assert by_time.stdout == by_decay.stdout
@@ -68,31 +68,31 @@ def test_prescribe_prints_the_decay_in_both_units_and_the_schedule(inside):
     [
         (
             "prescribe --activation relu --optimizer adam --features 2 --memories 2 --decay 1 --schedule cosin",
-            ["decay belongs to the optimizer 'sgd'", "schedule needs steps"],
+            ["decay belongs to the optimizer 'sgd'", "schedule needs updates"],
         ),
         (
-            "prescribe --activation relu --optimizer sgd --features 2 --memories 2 --steps 10 --warmup 2",
+            "prescribe --activation relu --optimizer sgd --features 2 --memories 2 --updates 10 --warmup 2",
             ["warmup must be at least 0 and at most 1, got 2"],
         ),
         (
-            "prescribe --activation relu --optimizer sgd --features 2 --memories 2 --steps 10 --schedule nope",
+            "prescribe --activation relu --optimizer sgd --features 2 --memories 2 --updates 10 --schedule nope",
             ["schedule must be 'constant'"],
         ),
         (
-            "prescribe --activation relu --optimizer sgd --features 2 --memories 2 --steps 10 --cooldown 0.1",
+            "prescribe --activation relu --optimizer sgd --features 2 --memories 2 --updates 10 --cooldown 0.1",
             ["cooldown belongs to the schedule 'wsd', got 'constant'"],
         ),
         (
-            "prescribe --activation relu --optimizer sgd --features 2 --memories 2 --steps 0 --decay-time 1",
-            ["steps must be a whole number of at least 1, got 0"],
+            "prescribe --activation relu --optimizer sgd --features 2 --memories 2 --updates 0 --decay-time 1",
+            ["updates must be a whole number of at least 1, got 0"],
         ),
         (
-            "prescribe --activation relu --optimizer sgd --features 2 --memories 2 --steps 9 --decay-time 0.1",
+            "prescribe --activation relu --optimizer sgd --features 2 --memories 2 --updates 9 --decay-time 0.1",
             ["decay_time must be at least 0.111, one of 9 steps"],
         ),
         (
             "prescribe --activation relu --optimizer sgd --features 2 --memories 2 --decay 1 --decay-time 1",
-            ["decay and decay_time are two units", "decay_time needs steps"],
+            ["decay and decay_time are two units", "decay_time needs updates"],
         ),
         (
             "train isotropic --features 8 --eta0 0.1 --schedule wsd --warmup 0.9 --out x",
@@ -450,7 +450,7 @@ SMALL_CHECK = (
     "sgd",
     "--scales",
     "16,128",
-    "--steps",
+    "--updates",
     "2",
     "--quiet",
 )

@@ -244,7 +244,7 @@ def commands():
         for regime in ("proportional", "memories-only")
     ]  # fmt: skip
     dump("prescribe.json", rules)
-    tiny = ("check", "--activation", "relu", "--optimizer", "sgd", "--scales", "16,32,64", "--seeds", "2", "--steps",
+    tiny = ("check", "--activation", "relu", "--optimizer", "sgd", "--scales", "16,32,64", "--seeds", "2", "--updates",
             "4", "--quiet")  # fmt: skip
     exact = [
         said("theory", "--kappa", "2", "--rho-b", "0.5"),

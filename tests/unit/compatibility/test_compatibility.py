@@ -115,6 +115,8 @@ def call(*arguments):
 
 
 def said(*arguments):
+    if arguments[0] == "check":  # --steps are those of recall since
+        arguments = ["--updates" if a == "--steps" else a for a in arguments]
     code, out = call(*arguments, "--json")
     return code, json.loads(out)
 

@@ -42,7 +42,7 @@ def trained(progress, *studies):
     for part, specs in todo:
         for spec in specs:
             progress.compiling(spec.shape)
-            progress.advanced(part.steps(spec.shape), spec)
+            progress.advanced(part.updates(spec.shape), spec)
             status = "diverged" if spec.values["eta0"] > 0.05 else "finished"
             progress.finished([outcome(spec, (status, 0.25))])
     progress.sweep_ends()

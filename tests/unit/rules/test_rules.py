@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import math
 import subprocess
@@ -27,7 +28,8 @@ N, K = 64, 256
 
 
 def prescribed(activation, optimizer, regime):
-    if (FAMILIES[activation], optimizer) in UNPRESCRIBED:
+    through = "T" in REGIMES[regime].grows and FAMILIES[activation] == "softmax"
+    if through or (FAMILIES[activation], optimizer) in UNPRESCRIBED:
         with pytest.warns(UnprescribedWarning, match="not expected to transfer"):
             return dam.prescription(activation, optimizer, regime)
     return dam.prescription(activation, optimizer, regime)
@@ -66,6 +68,7 @@ def test_where_the_model_stays_rates_follow_the_batch_and_the_decay_takes_a_shar
         "batch-only": BATCH_ONLY[optimizer],
         "samples-only": (rate, 0.1, decay / 10, 1, 1, 1),
         "epochs": (rate, 0.1, decay / 8, 1, 1, 1),
+        "steps-only": (rate, 0.1, decay, 1, 1, 1),
     }
     for activation in ("relu", "softmax"):
         rule = prescribed(activation, optimizer, regime)
@@ -76,7 +79,37 @@ def test_where_the_model_stays_rates_follow_the_batch_and_the_decay_takes_a_shar
         assert (*found, *factors) == pytest.approx(expected[regime], rel=1e-12)
         assert scales.eta_c == scales.eta_b
         assert dam.Scales.from_json(scales.to_json()) == scales
-        assert rule.source.startswith("docs/regimes.md")
+        assert rule.source.startswith("docs/recall-steps.md" if regime == "steps-only" else "docs/regimes.md")
+
+
+def test_the_steps_of_recall_take_the_same_time_and_change_nothing_else():
+    for optimizer in OPTIMIZERS:
+        in_proportion = dam.prescription("relu", optimizer)
+        growing = dam.prescription("relu", optimizer, "proportional-steps")
+        for T in (1, 4):
+            shape = dam.Shape(N, K, 320, 32, T=T)
+            one, other = (rule.at(shape, eta0=0.1, tau=0.8) for rule in (in_proportion, growing))
+            assert one.step == other.step == pytest.approx(0.8 / T)
+            for name in ("s1", "s2", "eta_W", "eta_b", "eta_c", "decay_W"):
+                assert (
+                    getattr(one, name)
+                    == getattr(other, name)
+                    == getattr(in_proportion.at(dam.Shape(N, K, 320, 32), eta0=0.1), name)
+                ), name
+    assert growing.step.along("proportional-steps") == -1
+    assert "steps of recall: T = 4, of size tau·T^-1 = 0.2" in one.explain()
+    control = parameterization("step=1", "relu", "adam", "steps-only")
+    assert control.at(dam.Shape(N, K, T=8), eta0=0.1).step == 1
+    assert not control.prescribed
+    assert control.predicted_drift() is None
+    assert growing.predicted_drift() == 0
+
+
+def test_softmax_through_several_steps_is_not_prescribed():
+    assert not prescribed("softmax", "adam", "steps-only").prescribed
+    one, several = (Study("softmax", "adam", (16,), (0.1,), steps=T) for T in (1, 2))
+    assert one.rule().prescribed
+    assert not several.rule().prescribed
 
 
 def test_averages_are_over_as_many_samples_at_every_batch_and_never_negative():
@@ -134,6 +167,10 @@ def test_regimes_give_the_sizes_of_the_design():
     assert dam.MemoriesOnly(128, 256, 25).shape(512) == dam.Shape(128, 512, 256, 25)
     assert dam.BatchOnly(128, 256, 640).shape(64) == dam.Shape(128, 256, 640, 64)
     assert dam.SamplesOnly(128, 256, 64).shape(640) == dam.Shape(128, 256, 640, 64)
+    assert dam.StepsOnly(128, 256, 640, 64).shape(4) == dam.Shape(128, 256, 640, 64, T=4)
+    growing = dam.ProportionalSteps(theta=1 / 64)
+    assert [growing.shape(n).T for n in (16, 64, 160, 256)] == [1, 1, 2, 4]
+    assert growing.shape(256) == dataclasses.replace(dam.Proportional().shape(256), T=4)
     assert dam.Epochs(128, 256, 640, 64).shape(8) == dam.Shape(128, 256, 640, 64, 8)
     assert str(dam.Epochs(128, 256, 640, 64).shape(8)) == "N=128, K=256, P=640, B=64, E=8"
 
@@ -145,10 +182,10 @@ def test_every_regime_has_the_scale_of_its_letter_and_is_read_from_its_own_keys(
     own = {key: value for key, value in default.items() if key in parameters(kind)}
     regime = regime_from({"regime": name, **own})
     assert (type(regime), regime.name) == (kind, name)
-    small, large = (regime.shape(scale) for scale in (40, 80))
+    small, large = (regime.shape(scale) for scale in (80, 160))
     grown = {k for k in WORDS if getattr(small, k) != getattr(large, k)}
     assert grown == set(kind.grows)
-    assert getattr(large, regime_letter(name)) == 80
+    assert getattr(large, regime_letter(name)) == 160
     assert Power(larger=1, **dict.fromkeys(kind.grows, 1)).along(name) == len(kind.grows) + (
         "K" in kind.grows
     )
@@ -250,6 +287,7 @@ def test_explain_names_every_rule_and_value():
         (lambda: dam.Shape(0, -1, 2.5, True), ["features (N)", "memories (K)", "samples (P)", "batch (B)"]),
         (lambda: dam.Shape(4, 4, 8, 9), ["batch (B) must be at most samples (P) = 8"]),
         (lambda: dam.Shape(4, 4, 8, 2, 0), ["epochs (E) must be"]),
+        (lambda: dam.Shape(4, 4, T=0), ["steps (T) must be"]),
         (lambda: dam.Epochs(4, 4, 8, 9), ["batch (B) must be at most samples (P) = 8"]),
         (lambda: dam.BatchOnly(0, 4, 2.5), ["features must be", "samples must be"]),
         (lambda: dam.BatchOnly(4, 4, 8).shape(9), ["batch (B) must be at most samples (P) = 8"]),

@@ -165,12 +165,17 @@ def test_what_existed_first_is_always_in_the_key():
         "decay_time",
         "warmup",
         "cooldown",
+        "tau",
+        "early",
     }
     always = {name for name, p in parameters(Description).items() if p.key is InKey.ALWAYS}
     assert always == {"optimizer", "epochs", "centred", "bias_init", "precision"}
     assert {name for name, p in parameters(Description).items() if p.key is InKey.IF_SET} == {
         "probes",
         "nesterov",
+        "steps",
+        "hide",
+        "hide_by",
     }
 
 

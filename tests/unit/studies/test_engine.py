@@ -17,7 +17,8 @@ from denseam.studies.runner import run_studies
 from denseam.studies.runs import Interrupted, build, scales_of
 from denseam.studies.study import Study
 from denseam.training.batches import draw_batches, noisy_batch
-from denseam.training.gradient import Columns, step
+from denseam.training.columns import Columns
+from denseam.training.gradient import step
 from denseam.training.probes import measure
 from denseam.training.progress import Progress
 
@@ -50,8 +51,8 @@ def alone(study, spec):
     v = spec.values
     options = {axis: v[axis] for axis in OPTIMIZERS[study.optimizer].defaults}
     if v["decay_time"] is not None:
-        options["decay"] = scales.decay(v["decay_time"], study.steps(spec.shape))
-    options["schedule"] = dam.Timetable(study.schedule, study.steps(spec.shape), v["warmup"], v["cooldown"])
+        options["decay"] = scales.decay(v["decay_time"], study.updates(spec.shape))
+    options["schedule"] = dam.Timetable(study.schedule, study.updates(spec.shape), v["warmup"], v["cooldown"])
     if study.nesterov is not None:
         options["nesterov"] = study.nesterov
     optimizer = getattr(dam, study.optimizer)(scales, **options)
@@ -88,6 +89,9 @@ CASES = {
     "memories-only": replace(ONE, regime=dam.MemoriesOnly(10, 30, 7), scales=(20,)),
     "batch-only": replace(ONE, optimizer="adam", regime=dam.BatchOnly(10, 20, 30), scales=(7,)),
     "epochs": replace(ONE, regime=dam.Epochs(10, 20, 30, 7), scales=(2, 4)),
+    "steps": replace(ONE, steps=3, axes={"tau": (0.5, 1.0)}),
+    "one step of another size": replace(ONE, axes={"tau": (0.5, 1.0)}),
+    "steps-only": replace(ONE, optimizer="adam", regime=dam.StepsOnly(10, 20, 30, 7), scales=(1, 4)),
     "anisotropic": replace(ONE, data="anisotropic"),
     "standard": replace(ONE, optimizer="adam", parameterization="standard"),
     "a number of its own": replace(ONE, activation=Squareplus(2.0)),
@@ -113,9 +117,10 @@ def test_both_layouts_give_the_same(monkeypatch):
     study = replace(
         STUDY, axes={"warmup": (0.0, 0.4), "decay_time": (1.0,)}, schedule="cosine", eta0=(0.003, 0.1)
     )
-    one_by_one = outcomes(STUDY) | outcomes(study)
+    studies = (STUDY, study, replace(CASES["steps"], seeds=2, hide=0.5, hide_by="block", name=""))
+    one_by_one = {key: outcome for s in studies for key, outcome in outcomes(s).items()}
     monkeypatch.setattr(engine, "platform_of", lambda device: "gpu")
-    together = outcomes(STUDY) | outcomes(study)
+    together = {key: outcome for s in studies for key, outcome in outcomes(s).items()}
     assert set(one_by_one) == set(together)
     for key, a in one_by_one.items():
         b = together[key]

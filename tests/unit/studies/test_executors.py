@@ -181,7 +181,7 @@ def test_threads_give_the_same_table_and_tell_of_progress(tmp_path, local, small
     assert (summary.runs, summary.reused, summary.diverged, summary.set_aside) == (12, 0, 4, ())
     assert set(rows_on_disk(tmp_path).values()) == {1}
     assert len(Store(tmp_path).names()) == 4
-    assert heard.steps == sum(STUDY.steps(spec.shape) for spec in STUDY.runs())
+    assert heard.steps == sum(STUDY.updates(spec.shape) for spec in STUDY.runs())
     assert sorted(heard.runs) == sorted((k, r["status"], r["final_mse"]) for k, r in local.items())
     assert heard.ended == 1
     with ThreadPoolExecutor(1) as pool:

@@ -1,3 +1,4 @@
+import dataclasses
 import math
 from dataclasses import replace
 
@@ -11,6 +12,7 @@ from denseam.rules.fields import grid_values, logspace
 from denseam.studies.description import AXES
 from denseam.studies.documents import from_document, from_file, to_document
 from denseam.studies.study import Study
+from denseam.training.quantities import THROUGH
 
 BASE = Study("relu", "sgd", (16, 32), (0.01, 0.1), seeds=2, epochs=2)
 
@@ -53,7 +55,7 @@ def test_whatever_changes_a_result_changes_every_key(change):
 def test_the_epochs_of_a_run_are_in_its_key_as_a_setting_or_as_a_size():
     regime = dam.Epochs(16, 32, 80, 8)
     study = replace(BASE, regime=regime, scales=(2, 4), epochs=9)
-    assert [study.steps(regime.shape(scale)) for scale in study.scales] == [20, 40]
+    assert [study.updates(regime.shape(scale)) for scale in study.scales] == [20, 40]
     assert len({r.key for r in study.runs()}) == len(study.runs())
     assert replace(study, epochs=3) == study, "its scales are the epochs"
     assert {r.key for r in study.runs()} < {r.key for r in replace(study, scales=(2, 3, 4)).runs()}
@@ -299,3 +301,59 @@ def test_a_parameterization_of_ones_own():
     for wrong in ("s3=K", "s2", "s2=M^2", "mup"):
         with pytest.raises(InputError, match=r"parameterization must be|must be a product of powers"):
             replace(base, parameterization=wrong)
+
+
+# --- steps of recall ---------------------------------------------------------------------------------
+
+
+def test_steps_of_recall_are_in_the_shape_and_only_then_in_the_key():
+    plain = Study("relu", "adam", (16,), (0.1,))
+    keys = {
+        name: dataclasses.replace(plain, **changes, name="").runs()[0].key
+        for name, changes in {
+            "one": {"steps": 1, "axes": {"tau": (1.0,), "early": (0.0,)}},
+            "four": {"steps": 4},
+            "half": {"axes": {"tau": (0.5,)}},
+            "early": {"steps": 4, "axes": {"early": (0.5,)}},
+            "allowed": {"steps": 4, "overshoot": True},
+            "hidden": {"hide": 0.5},
+            "a block hidden": {"hide": 0.5, "hide_by": "block"},
+        }.items()
+    }
+    assert keys["one"] == plain.runs()[0].key
+    assert keys["allowed"] == keys["four"]
+    assert len({*keys.values()}) == 6
+    four = dataclasses.replace(plain, steps=4, name="")
+    assert four.name == "relu-adam-4-steps"
+    assert four.runs()[0].shape.T == four.shape(16).T == 4
+    assert four.updates(four.shape(16)) == plain.updates(plain.shape(16))
+    assert four.operations(four.shape(16)) == pytest.approx(4.6 * plain.operations(plain.shape(16)))
+    growing = Study("relu", "adam", (1, 4), (0.1,), regime=dam.StepsOnly(16, 32, 80, 8), steps=9)
+    assert [spec.shape.T for spec in growing.runs()[::3]] == [1, 4]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"steps": 0}, "steps must be a whole number of at least 1, got 0"),
+        ({"axes": {"tau": (0.0,)}}, "tau must be above 0 and finite"),
+        ({"axes": {"tau": (1.0, 1.5)}}, "tau/T must be at most 1, or a step can raise the energy, got 1.5/1"),
+        ({"axes": {"early": (0.5,)}}, "early needs at least 2 steps"),
+        ({"hide": 0.01}, "hide must leave some features and hide some, got 0 of 16"),
+        ({"hide": 0.99}, "hide must leave some features and hide some, got 16 of 16"),
+        ({"hide": 1.0}, "hide must be at least 0 and below 1"),
+        ({"hide_by": "block"}, "hide_by needs hide"),
+        ({"steps": 2, "probes": ("dF11",), "optimizer": "sgd"}, "probe dF11 .* needs one step of recall"),
+    ],
+)
+def test_bad_steps_of_recall_are_refused(changes, words):
+    with pytest.raises(dam.InputError, match=words):
+        Study(**{"activation": "relu", "optimizer": "adam", "scales": (16,), "eta0": (0.1,)} | changes)
+
+
+def test_a_step_above_one_is_allowed_where_it_is_asked_for():
+    assert Study("relu", "adam", (16,), (0.1,), axes={"tau": (1.5,)}, overshoot=True)
+    assert Study("relu", "adam", (16,), (0.1,), steps=2, axes={"tau": (1.5,)})
+    # Groups of probes keep what holds through several steps.
+    probed = Study("relu", "sgd", (16,), (0.1,), steps=2, probes=("all",))
+    assert set(probed.probes) < {*THROUGH}

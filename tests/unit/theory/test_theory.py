@@ -435,3 +435,26 @@ def test_every_public_name_is_there_and_nothing_heavy_is_loaded():
     code = "import sys, denseam.theory; bad = {'jax', 'scipy', 'equinox', 'denseam.model.dense_am'} & set(sys.modules); "
     code += "assert not bad, bad"
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
+
+
+# --- steps of recall ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kappa", [0.5, 2.0])
+def test_the_growth_of_a_linear_state_is_that_of_a_simulation(kappa):
+    rng = np.random.default_rng(0)
+    N = 400
+    W = rng.standard_normal((round(kappa * N), N))
+    A = W.T @ W / math.sqrt(W.size)
+    for T, tau in ((1, 1.0), (3, 0.8), (8, 0.5)):
+        X = start = rng.standard_normal((N, 200))
+        for _ in range(T):
+            X = X + tau / T * (A @ X - X)
+        assert np.sum(X**2) / np.sum(start**2) == pytest.approx(theory.linear_growth(kappa, T, tau), rel=0.06)
+
+
+def test_the_growth_of_a_linear_state_has_a_limit_in_its_steps():
+    growth = [theory.linear_growth(2.0, T, 0.5) for T in (8, 16, 32, 64)]
+    first, second, third = np.diff(growth)
+    assert second / first == pytest.approx(0.5, abs=0.1)
+    assert third / second == pytest.approx(0.5, abs=0.1)

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 import denseam as dam
 from denseam.rules import Scales
-from denseam.training.gradient import Columns, step
+from denseam.training.columns import Columns
+from denseam.training.gradient import step
 from denseam.training.probes import DENSE, MATRIX_FREE, leading, measure_step, take_step, update_terms
 from denseam.training.quantities import GROUPS, QUANTITIES, applicable, log_spaced, resolve
 from tests import reference

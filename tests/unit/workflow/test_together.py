@@ -335,7 +335,7 @@ def test_every_axis_of_a_point_reaches_its_optimizer():
             optimizer = optimizer_of(study, spec, scales_of(study, spec))
             assert spec.seed == seed
             assert optimizer.momentum == values["momentum"]
-            rate, steps = scales_of(study, spec).eta_W, study.steps(spec.shape)
+            rate, steps = scales_of(study, spec).eta_W, study.updates(spec.shape)
             assert rate * optimizer.decay == pytest.approx(1 / (values["decay_time"] * steps))
             assert spec.values["warmup"] == values["warmup"]
             assert 4 * values["batch"] == spec.shape.B

@@ -173,6 +173,8 @@ def _check_regime(study: Study) -> None:
         raise InputError(
             f"regime {study.regime.name!r}: exponents are found where the model grows; judge rates by a sweep"
         )
+    if any(study.recalls(study.shape(scale)) for scale in study.scales):
+        raise InputError("exponents are found with one step of recall, of size 1; more change only its own")
     N = study.regime.shape(1).N
     if study.regime.name == "memories-only" and min(study.scales) < CLEAN_FROM * N:
         raise InputError(

@@ -10,7 +10,7 @@ from denseam.analysis.coordinates.expected import expectations
 from denseam.analysis.coordinates.judge import Check, Conditions, judge
 from denseam.analysis.coordinates.slopes import from_records, slopes, too_few
 from denseam.errors import InputError, refuse, whole
-from denseam.rules import Regime, cost
+from denseam.rules import ProportionalSteps, Regime, cost
 from denseam.rules.fields import parameters
 from denseam.rules.optimizers import OPTIMIZERS
 from denseam.rules.regimes import REGIMES, OneSize, regime_from, regime_letter
@@ -31,37 +31,47 @@ DEFAULT_SCALES = {
     "batch-only": (2, 4, 8, 16),
     "samples-only": (64, 128, 256, 512),
     "epochs": (8, 16, 32, 64),
+    # From one step to a few, sizes still approach their limit, by O(1/T).
+    "steps-only": (8, 16, 32, 64),
+    "proportional-steps": (64, 128, 256),
 }
+#: θ = T/N of the check, for as many steps of recall at the smallest scale.
+DEFAULT_THETA = 1 / 8
 #: Softmax needs larger ones: at Adam's first step its Δ⁽²⁾F still grows as N^0.16 from 64 to 512 features.
 SOFTMAX_SCALES = (128, 256, 512)
 
 
-def checked_study(activation: Any, optimizer: str, *, steps: int = 16, **options: Any) -> Study:
-    """Return the study that a check trains: one learning rate, all probes, at steps 0, 1, 2, 4 … `steps`."""
+def checked_study(activation: Any, optimizer: str, *, updates: int = 16, **options: Any) -> Study:
+    """Return the study that a check trains: one learning rate, all probes, at updates 0, 1, 2, 4 ….
+
+    `updates` is the last of them.
+    """
     values: dict[str, Any] = {"seeds": 4, "probes": ("all",)}
     if optimizer in OPTIMIZERS:  # near the best learning rates, where an error shows within a few steps
         values["eta0"] = OPTIMIZERS[optimizer].eta0
     values |= {"activation": activation, "optimizer": optimizer}
     values |= flat(options)
-    refuse([*whole(steps=steps), *problems_of(values)])
+    refuse([*whole(updates=updates), *problems_of(values)])
     regime = values.get("regime")
     if regime is None or isinstance(regime, str):
         regime = regime_from(values, _default_regimes())
     scales = DOCUMENT["scales"].read(values.get("scales", _default_scales(activation, regime)))
     refuse(too_few(scales, len(DOCUMENT["seeds"].read(values["seeds"]))))
-    per_epoch = min(cost.steps(regime.shape(scale), 1) for scale in scales)
+    per_epoch = min(cost.updates(regime.shape(scale), 1) for scale in scales)
     sizes = {key for kind in REGIMES.values() for key in parameters(kind)}
     return from_document(
         {key: value for key, value in values.items() if key not in sizes}
-        | {"scales": scales, "regime": regime, "epochs": -(-(steps + 1) // per_epoch)}
-        | {"probe_steps": (*log_spaced(steps), steps)}
+        | {"scales": scales, "regime": regime, "epochs": -(-(updates + 1) // per_epoch)}
+        | {"probe_steps": (*log_spaced(updates), updates)}
     )
 
 
 def _default_regimes() -> dict[str, Regime]:
-    """Return the regimes with one growing size, with the default of the others."""
+    """Return the regimes with one growing size, with the default of the others, and that with steps."""
     kinds = {name: kind for name, kind in REGIMES.items() if issubclass(kind, OneSize)}
-    return {name: kind(**{k: DEFAULT_SIZES[k] for k in parameters(kind)}) for name, kind in kinds.items()}
+    return {name: kind(**{k: DEFAULT_SIZES[k] for k in parameters(kind)}) for name, kind in kinds.items()} | {
+        "proportional-steps": ProportionalSteps(theta=DEFAULT_THETA)
+    }
 
 
 def _default_scales(activation: Any, regime: Regime) -> tuple[int, ...]:
@@ -92,8 +102,8 @@ def check(
         Trains instead of this process, as in `sweep`; needs `out`.
     options
         `regime` (a name or an object), `scales`, `eta0` (that of the optimizer's row in
-        `denseam.rules.optimizers`), `seeds` (4), `steps` (16), and all other fields of a `Study`: `centred`,
-        `bias_init`, `parameterization`, `data`, …
+        `denseam.rules.optimizers`), `seeds` (4), `updates` (16), and all other fields of a `Study`:
+        `centred`, `bias_init`, `parameterization`, `data`, …
     """
     study = checked_study(activation, optimizer, **options)
     return check_study(study, out=out, progress=progress, executor=executor)

@@ -29,8 +29,7 @@ Chunk = list[list[RunSpec]]
 def cut(specs: Sequence[RunSpec], program: Program, threads: int) -> list[Chunk]:
     """Cut the runs of one shape into chunks."""
     groups = sharing_batches(specs)
-    sharing = threads if program.platform == "cpu" else 1  # every GPU has its own memory
-    most = max(1, int(memory(program.platform) / (sharing * model_bytes(program))))
+    most = max(1, int(program.memory / model_bytes(program)))
     share = math.ceil(len(specs) / threads)  # work for every worker
     if program.platform == "cpu":
         # Small enough to keep all cores busy to the end, large enough to share their batches.
@@ -57,14 +56,18 @@ def halves(chunk: Chunk) -> list[Chunk]:
 def model_bytes(program: Program) -> float:
     """Return the memory of one model in training: parameters, moments, gradient, activations."""
     study, itemsize = program.study, jnp.dtype(program.dtype).itemsize
-    return training_bytes(program.shape, study.optimizer, itemsize, bool(study.probes))
+    return training_bytes(
+        program.shape, study.optimizer, itemsize, bool(study.probes), recompute=program.recompute
+    )
 
 
 def segment_steps(program: Program, chunk: Chunk) -> int:
     """Return the steps of a segment: a divisor of the run that takes about SEGMENT_SECONDS."""
     platform, groups = program.platform, len(chunk)
     at_once = 1 if platform == "cpu" else groups * len(chunk[0])
-    operations = at_once * step_operations(program.shape, program.study.optimizer)
+    operations = at_once * step_operations(
+        program.shape, program.study.optimizer, recompute=program.recompute
+    )
     seconds = operations / RATES[platform] + CALLING[platform]
     batch_bytes = groups * program.B * program.shape.N * jnp.dtype(program.dtype).itemsize
     room = CACHE_BYTES if platform == "cpu" else 0.05 * memory(platform)

@@ -20,9 +20,9 @@ from denseam.studies.engine.chunks import Chunk, segment_steps
 from denseam.studies.engine.programs import Program
 from denseam.studies.runs import Interrupted, Outcome, build
 from denseam.studies.study import RunSpec, decays
-from denseam.training.batches import add_noise, mean_square, sample_order
+from denseam.training.batches import View, mean_square, sample_order
+from denseam.training.columns import Batch
 from denseam.training.divergence import ending
-from denseam.training.gradient import Columns
 from denseam.training.progress import Progress
 
 
@@ -77,7 +77,7 @@ class Layout(abc.ABC):
         for specs in chunk:
             start = build(program.study, specs[0], None, program.dtype)[0].parameters
             self.built.append([build(program.study, spec, start, program.dtype) for spec in specs])
-        self.features = self.built[0][0][0].features
+        self.view = View.of(self.built[0][0][0], program.study.hidden(program.shape), program.study.hide_by)
         self.T = segment_steps(program, chunk)
         self.place = str(self.groups[0].data.devices())
         shape = (len(chunk), len(chunk[0]))
@@ -105,7 +105,7 @@ class Layout(abc.ABC):
         """Return the models as they were before training."""
 
     @abc.abstractmethod
-    def _evaluated(self, models: Any, batches: Columns) -> Float[np.ndarray, "groups models batches"]:
+    def _evaluated(self, models: Any, batches: Batch) -> Float[np.ndarray, "groups models batches"]:
         """Return the loss of every model on every batch."""
 
     @abc.abstractmethod
@@ -114,18 +114,18 @@ class Layout(abc.ABC):
 
     # --- batches -----------------------------------------------------------------------------------
 
-    def _segment(self, first: int) -> Columns:
+    def _segment(self, first: int) -> Batch:
         """Return the batches of the training steps from `first` on, and start drawing the next ones."""
         drawn = self._drawn(first)
         if first + self.T < self.program.steps:
             self._drawn(first + self.T)
         return drawn
 
-    def _drawn(self, first: int) -> Columns:
+    def _drawn(self, first: int) -> Batch:
         which = (tuple((g.seed, float(g.noise)) for g in self.groups), first, self.T, self.place)
         return self.program.segments.get(which, lambda: self._draw(first))
 
-    def _draw(self, first: int) -> Columns:
+    def _draw(self, first: int) -> Batch:
         p, n = self.program, self.program.steps_per_epoch
         epochs = range(first // n, (first + self.T - 1) // n + 1)
         within = slice(first % n, first % n + self.T)
@@ -136,7 +136,7 @@ class Layout(abc.ABC):
 
         groups = self._joined([(g.data, order(g), g.key, g.noise) for g in self.groups])
         data, samples, keys, noise = groups
-        return p.draw(data, samples, keys, jnp.asarray(first, jnp.int32), noise, self.features)
+        return p.draw(data, samples, keys, jnp.asarray(first, jnp.int32), noise, self.view)
 
     # --- before and after --------------------------------------------------------------------------
 
@@ -147,7 +147,7 @@ class Layout(abc.ABC):
         errors, squares = [], []
         for first in range(first_of_last - first_of_last % self.T, p.steps, self.T):
             earlier = max(0, first_of_last - first)  # a segment may hold earlier epochs too
-            segment = Columns(*(V[..., earlier:, :, :] for V in self._drawn(first)))
+            segment = jax.tree.map(lambda V, at=earlier: V[..., at:, :, :], self._drawn(first))
             errors.append(self._evaluated(models, segment))
             squares.append(np.asarray(mean_square(segment.Y)))
         zero = np.atleast_1d(np.mean(np.concatenate(squares, axis=-1), axis=-1))
@@ -160,11 +160,8 @@ class Layout(abc.ABC):
             return np.full(self.seconds.shape, np.nan)
         n, size = max(1, rows // B), min(B, rows)
 
-        def batches(group: Group) -> Columns:
-            Y = group.fresh
-            G = self.features.activation(add_noise(Y, group.fresh_key, group.noise))
-            G, Y = (jnp.swapaxes(V[: n * size].reshape(n, size, -1), 1, 2) for V in (G, Y))
-            return Columns(G, Y)
+        def batches(group: Group) -> Batch:
+            return self.view.cut(group.fresh, group.fresh_key, group.noise, n, size)
 
         errors = self._evaluated(models, self._joined([batches(g) for g in self.groups]))
         return np.asarray(np.mean(errors, axis=-1))
@@ -245,7 +242,7 @@ class OneByOne(Layout):
     def _untrained(self) -> Any:
         return [model for model, _ in self.built[0]]
 
-    def _evaluated(self, models: Any, batches: Columns) -> Float[np.ndarray, "groups models batches"]:
+    def _evaluated(self, models: Any, batches: Batch) -> Float[np.ndarray, "groups models batches"]:
         return np.stack([self.program.evaluate(model, batches) for model in models])[None]
 
     def _joined(self, groups: Sequence[Any]) -> Any:
@@ -289,7 +286,7 @@ class Together(Layout):
     def _untrained(self) -> Any:
         return _stack([_stack([model for model, _ in group]) for group in self.built])
 
-    def _evaluated(self, models: Any, batches: Columns) -> Float[np.ndarray, "groups models batches"]:
+    def _evaluated(self, models: Any, batches: Batch) -> Float[np.ndarray, "groups models batches"]:
         return self.program.evaluate(models, batches)
 
     def _joined(self, groups: Sequence[Any]) -> Any:

@@ -17,38 +17,36 @@ import numpy as np
 from jaxtyping import Array
 
 from denseam.rules import Shape
+from denseam.rules.cost import recomputes
 from denseam.studies.study import Study
-from denseam.training.batches import draw
-from denseam.training.devices import dtype_of, products
-from denseam.training.gradient import Columns
+from denseam.training.batches import View, draw
+from denseam.training.columns import Batch
+from denseam.training.devices import dtype_of, memory, products
 from denseam.training.progress import Progress
 from denseam.training.run import advance, evaluate
 
 
-def _draw_groups(
-    data: Array, samples: Array, keys: Array, first: Array, noise: Array, features: Any
-) -> Columns:
-    groups: Columns = jax.vmap(draw, in_axes=(0, 0, 0, None, 0, None))(
-        data, samples, keys, first, noise, features
-    )
+def _draw_groups(data: Array, samples: Array, keys: Array, first: Array, noise: Array, view: View) -> Batch:
+    groups: Batch = jax.vmap(draw, in_axes=(0, 0, 0, None, 0, None))(data, samples, keys, first, noise, view)
     return groups
 
 
-def _advance_groups(*now: Any, probes: tuple[str, ...]) -> Any:
+def _advance_groups(*now: Any, recompute: bool, probes: tuple[str, ...]) -> Any:
     """Advance groups × models; the models of a group share its batches, all groups the steps to measure."""
     models = jax.vmap(
-        functools.partial(advance, joined=False, probes=probes), in_axes=(0, 0, 0, 0, None, None)
+        functools.partial(advance, joined=False, recompute=recompute, probes=probes),
+        in_axes=(0, 0, 0, 0, None, None),
     )
     return jax.vmap(models, in_axes=(0, 0, 0, 0, 0, None))(*now)
 
 
-def _evaluate_groups(models: Any, segments: Columns) -> Array:
+def _evaluate_groups(models: Any, segments: Batch) -> Array:
     errors: Array = jax.vmap(jax.vmap(evaluate, in_axes=(0, None)))(models, segments)
     return errors
 
 
 class _Functions(NamedTuple):
-    draw: Callable[..., Columns]
+    draw: Callable[..., Batch]
     advance: Callable[..., Any]
     evaluate: Callable[..., Array]
 
@@ -58,12 +56,12 @@ class _Functions(NamedTuple):
 _FUNCTIONS = {
     "cpu": _Functions(
         jax.jit(draw),
-        jax.jit(functools.partial(advance, joined=True), static_argnames="probes"),
+        jax.jit(functools.partial(advance, joined=True), static_argnames=("recompute", "probes")),
         jax.jit(evaluate),
     ),
     "gpu": _Functions(
         jax.jit(_draw_groups),
-        jax.jit(_advance_groups, static_argnames="probes", donate_argnums=(0, 1)),
+        jax.jit(_advance_groups, static_argnames=("recompute", "probes"), donate_argnums=(0, 1)),
         jax.jit(_evaluate_groups),
     ),
 }
@@ -80,13 +78,18 @@ class Program:
         self.study, self.shape, self.platform = study, shape, platform
         self.P, self.B = shape.P, shape.B
         self.steps_per_epoch = self.P // self.B
-        self.epochs, self.steps = study.epochs_at(shape), study.steps(shape)
+        self.epochs, self.steps = study.epochs_at(shape), study.updates(shape)
         self.probe_steps = study.steps_to_probe(shape)
         self.dtype = dtype_of(study.precision)
+        sharing = threads if platform == "cpu" else 1  # every GPU has its own memory
+        self.memory = memory(platform) / sharing
+        self.recompute = recomputes(
+            shape, study.optimizer, self.memory, jnp.dtype(self.dtype).itemsize, bool(study.probes)
+        )
         self.segments = Recent(2 * threads)  # per worker one in use, one being drawn
         self._progress, self._announced, self._announcing = progress, False, threading.Lock()
 
-    def draw(self, *samples: Any) -> Columns:
+    def draw(self, *samples: Any) -> Batch:
         """Return batches with their noise."""
         return _FUNCTIONS[self.platform].draw(*samples)
 
@@ -97,9 +100,9 @@ class Program:
                 self._announced = True
                 self._progress.compiling(self.shape)
         with products(self.study.precision):
-            return _FUNCTIONS[self.platform].advance(*now, probes=self.study.probes)
+            return _FUNCTIONS[self.platform].advance(*now, recompute=self.recompute, probes=self.study.probes)
 
-    def evaluate(self, model: Any, batches: Columns) -> np.ndarray[Any, Any]:
+    def evaluate(self, model: Any, batches: Batch) -> np.ndarray[Any, Any]:
         """Return the loss on every batch."""
         with products(self.study.precision):
             return np.asarray(_FUNCTIONS[self.platform].evaluate(model, batches))
@@ -120,9 +123,9 @@ class Recent:
 
     def __init__(self, most: int) -> None:
         self._most, self._lock = most, threading.Lock()
-        self._held: dict[Any, Columns] = {}
+        self._held: dict[Any, Batch] = {}
 
-    def get(self, which: Any, draw: Callable[[], Columns]) -> Columns:
+    def get(self, which: Any, draw: Callable[[], Batch]) -> Batch:
         """Return a segment; draw it if it is not among the last few."""
         with self._lock:
             segment = self._held.pop(which, None)

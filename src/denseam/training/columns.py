@@ -1,0 +1,105 @@
+"""Batches with samples as columns, as in the paper, and the functions of a model that act on them.
+
+Data come as rows. Inside, W stands on the left of every product, which is also fastest:
+
+========  ==================================================================================
+X, Y      a noisy batch and its clean version
+G         N×B, the columns n ⊙ g(x): what the memories see
+Z, S      K×B, pre-activations s1 W̃G + b̃1ᵀ and centred activations Cσ(Z)
+F         N×B, outputs s2 WᵀS + c1ᵀ
+========  ==================================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from denseam.model.dense_am import DenseAM
+from denseam.model.lagrangians import Elementwise
+
+#: How the two products of the gradient are computed: as one, as two, or as one over stacked pairs.
+Joined = bool | Literal["stacked"]
+
+
+class Columns(NamedTuple):
+    """A batch for one step, already passed through g; shared by all models with the same features."""
+
+    G: Float[Array, "N B"]
+    Y: Float[Array, "N B"]
+
+
+class Starts(NamedTuple):
+    """A batch for steps of recall: where they start, and which features keep their value, if any."""
+
+    X: Float[Array, "N B"]
+    Y: Float[Array, "N B"]
+    known: Bool[Array, "N B"] | None = None
+
+
+#: A batch as training sees it: `Starts` if the model takes its steps of recall, `Columns` otherwise.
+Batch = Columns | Starts
+
+
+def batch_of(
+    model: DenseAM,
+    X: Float[Array, "B N"],
+    Y: Float[Array, "B N"],
+    known: Bool[Array, "B N"] | None = None,
+) -> Batch:
+    """Return rows as the batch that a model is trained on."""
+    if model.steps is None:
+        return Columns(model.drive(X).T, Y.T)
+    return Starts(X.T, Y.T, None if known is None else known.T)
+
+
+class ColumnFunctions(NamedTuple):
+    """C, σ and (Z, V) ↦ J(Z) V for samples as columns."""
+
+    centre: Callable[[Array], Array]
+    activation: Callable[[Array], Array]
+    jacobian_product: Callable[[Array, Array], Array]
+
+
+def column_functions(model: DenseAM) -> ColumnFunctions:
+    """Return the functions of a model's hidden neurons, which act along rows, for samples as columns."""
+
+    def centre(V: Array) -> Array:
+        return V - jnp.mean(V, axis=0, keepdims=True) if model.centred else V
+
+    def by_column(function: Callable[..., Array]) -> Callable[..., Array]:
+        if isinstance(model.activation, Elementwise):
+            return function
+        return lambda *columns: function(*(V.T for V in columns)).T
+
+    return ColumnFunctions(
+        centre, by_column(model.activation.activation), by_column(model.activation.jacobian_product)
+    )
+
+
+def hidden(model: DenseAM, G: Float[Array, "N B"]) -> Float[Array, "K B"]:
+    """Return Z = s1 W̃G + b̃1ᵀ."""
+    return column_functions(model).centre(model.s1 * (model.W @ G) + (model.s_b * model.b)[:, None])
+
+
+def readout(model: DenseAM, S: Float[Array, "K B"]) -> Float[Array, "N B"]:
+    """Return F = s2 WᵀS + c1ᵀ."""
+    return model.s2 * (model.W.T @ S) + (model.s_c * model.c)[:, None]
+
+
+def outer_and_inner(model: DenseAM, S: Array, R: Array, A: Array, G: Array, joined: Joined) -> Any:
+    """Return S Rᵀ + s1 A Gᵀ, for matrices or, if `joined` is 'stacked', also summed over a leading axis.
+
+    Both have the same shape, so they can be one product of inner dimension 2B. That is faster on a CPU; two
+    products (`joined` False) are faster on a GPU. On a mesh that distributes the samples, 'stacked' pairs are
+    one product too, without moving samples between devices.
+    """
+    if joined == "stacked":
+        join = jnp.stack if S.ndim == 2 else jnp.concatenate
+        return jnp.einsum("tkb,tnb->kn", join([S, A]), join([R, model.s1 * G]))
+    if joined:
+        return jnp.concatenate([S, A], axis=1) @ jnp.concatenate([R, model.s1 * G], axis=1).T
+    return S @ R.T + model.s1 * (A @ G.T)

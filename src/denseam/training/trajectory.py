@@ -1,0 +1,163 @@
+"""Training through several steps of recall: the loss of the last state, and its gradient written out.
+
+A model with T steps of size d takes a state through
+
+    x_{t+1} = x_t + d (f(x_t) − x_t),  t = 0 … T − 1,
+
+and is trained on L = ‖x_T − Y‖² / (2B). The adjoint λ_t = B ∂L/∂x_t starts as λ_T = x_T − Y and runs back
+through the same products as in one step (`denseam.training.gradient`), with μ_t in the place of R:
+
+    μ_t = d λ_{t+1},  A_t = C J_t C (W μ_t),  λ_t = (1 − d) λ_{t+1} + s1 s2 n g′(x_t) ⊙ (Wᵀ A_t),
+
+    ∇_W L = (s2/B) Σ_t [ S_t μ_tᵀ + s1 A_t G_tᵀ ],  ∇_b L = (s2 s_b/B) Σ_t A_t 1,  ∇_c L = (s_c/B) Σ_t μ_t 1.
+
+WᵀA_t is a sixth product, which t = 0 does not need: T steps take (12T − 2)·K·N·B operations.
+
+A *known* feature keeps its value in every step. It is no output of f then, so its adjoint is 0; the loss is
+that of the hidden features, times N over their mean number, so that it is per hidden feature what it is per
+feature without a mask. With a weight ω on the steps before the last, L has the term
+(ω/T) Σ_{0<t<T} ‖x_t − Y‖² / (2B) more, and λ_t the term (ω/T)(x_t − Y).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from denseam.model.dense_am import DenseAM, Parameters
+from denseam.training.columns import Joined, Starts, column_functions, hidden, outer_and_inner, readout
+
+
+class Sums(NamedTuple):
+    """What the way back adds up: S μᵀ + s1 A Gᵀ, A1 and μ1."""
+
+    W: Float[Array, "K N"]
+    b: Float[Array, " K"]
+    c: Float[Array, " N"]
+
+
+def loss(model: DenseAM, batch: Starts) -> Float[Array, ""]:
+    """Return L."""
+    _, states = _forward(model, batch, keep=False)
+    return _loss(model, batch, states)
+
+
+def gradient(
+    model: DenseAM, batch: Starts, *, joined: Joined = True, recompute: bool = False
+) -> tuple[Float[Array, ""], Parameters]:
+    """Return L and its gradient; with `recompute`, no pre-activations are kept for the way back."""
+    kept, states = _forward(model, batch, keep=not recompute)
+    sums, B = _back(model, batch, kept, states, joined), batch.Y.shape[1]
+    return _loss(model, batch, states), Parameters(
+        W=model.s2 / B * sums.W,
+        b=model.s2 * model.s_b / B * sums.b,
+        c=model.s_c / B * sums.c,
+    )
+
+
+def passed(model: DenseAM, batch: Starts) -> tuple[Float[Array, "T K B"], Float[Array, "T N B"]]:
+    """Return Z_0 … Z_{T−1} and x_1 … x_T."""
+    Z, states = _forward(model, batch, keep=True)
+    assert Z is not None
+    return Z, states
+
+
+def _forward(model: DenseAM, batch: Starts, *, keep: bool) -> tuple[Array | None, Float[Array, "T N B"]]:
+    """Return Z_0 … Z_{T−1} if they are to be kept, and x_1 … x_T."""
+    assert model.steps is not None
+    d, (C, activation, _) = model.steps.size, column_functions(model)
+
+    def step(X: Array, _: None) -> tuple[Array, tuple[Array | None, Array]]:
+        Z = hidden(model, _drive(model, X))
+        # For d = 1 this is f(x) itself, to the last bit.
+        moved = (1 - d) * X + d * readout(model, C(activation(Z)))
+        new = moved if batch.known is None else jnp.where(batch.known, X, moved)
+        return new, (Z if keep else None, new)
+
+    _, (Z, X) = jax.lax.scan(step, batch.X, None, length=model.steps.T)
+    return Z, X
+
+
+def _loss(model: DenseAM, batch: Starts, states: Float[Array, "T N B"]) -> Float[Array, ""]:
+    assert model.steps is not None
+    squares = jnp.sum(residual(batch, states[-1]) * (states[-1] - batch.Y))
+    if model.steps.early is not None:
+        earlier = jnp.sum(residual(batch, states[:-1]) * (states[:-1] - batch.Y))
+        squares += model.steps.early / model.steps.T * earlier
+    return squares / (2 * batch.Y.shape[1])
+
+
+def _back(model: DenseAM, batch: Starts, kept: Array | None, states: Array, joined: Joined) -> Sums:
+    """Take the adjoint back from the last state to the first, and sum up the gradient."""
+    assert model.steps is not None
+    d, early, T = model.steps.size, model.steps.early, model.steps.T
+    C, activation, jacobian_product = column_functions(model)
+
+    def through(mu: Array, X: Array, Z: Array | None) -> tuple[Array, Array, Array]:
+        """Return S, A and G of a step."""
+        G = _drive(model, X)
+        Z = hidden(model, G) if Z is None else Z
+        return C(activation(Z)), C(jacobian_product(Z, C(model.W @ mu))), G
+
+    def step(carry: tuple[Array, Sums | None], at: tuple[Array, Array | None]) -> tuple[Any, Any]:
+        (adjoint, sums), (X, Z) = carry, at
+        mu = d * adjoint
+        S, A, G = through(mu, X, Z)
+        slope = model.s1 * model.s2 * _slope(model, X)
+        before = (1 - d) * adjoint + slope * (model.W.T @ A)
+        if early is not None:
+            before += early / T * residual(batch, X)
+        if batch.known is not None:
+            before = jnp.where(batch.known, 0, before)
+        if sums is None:
+            return (before, None), (S, mu, A, G)
+        return (before, _added(sums, model, S, mu, A, G, joined)), None
+
+    # x_1 … x_{T−1} with their pre-activations, the last one first; x_0 needs no sixth product.
+    later = (states[:-1], None if kept is None else kept[1:])
+    adjoint = residual(batch, states[-1])
+    none = Sums(*map(jnp.zeros_like, model.parameters))
+    if joined == "stacked":
+        (adjoint, _), parts = jax.lax.scan(step, (adjoint, None), later, reverse=True)
+    else:
+        (adjoint, none), parts = jax.lax.scan(step, (adjoint, none), later, reverse=True)
+    mu = d * adjoint
+    S, A, G = through(mu, batch.X, None if kept is None else kept[0])
+    if joined != "stacked":
+        return _added(none, model, S, mu, A, G, joined)
+    # All steps at once, so that devices sum their gradients once.
+    S, mu, A, G = (jnp.concatenate([V[None], Vs]) for V, Vs in zip((S, mu, A, G), parts, strict=True))
+    W = outer_and_inner(model, S, mu, A, G, joined)
+    return Sums(W, jnp.sum(A, axis=(0, 2)), jnp.sum(mu, axis=(0, 2)))
+
+
+def _added(sums: Sums, model: DenseAM, S: Array, mu: Array, A: Array, G: Array, joined: Joined) -> Sums:
+    return Sums(
+        W=sums.W + outer_and_inner(model, S, mu, A, G, joined),
+        b=sums.b + jnp.sum(A, axis=1),
+        c=sums.c + jnp.sum(mu, axis=1),
+    )
+
+
+def residual(batch: Starts, X: Float[Array, "*steps N B"]) -> Float[Array, "*steps N B"]:
+    """Return X − Y, with a mask only where features are hidden, times N over their mean number."""
+    R = X - batch.Y
+    if batch.known is None:
+        return R
+    share = jnp.mean(~batch.known, dtype=R.dtype)
+    return jnp.where(batch.known, 0, R / share)
+
+
+def _drive(model: DenseAM, X: Float[Array, "N B"]) -> Float[Array, "N B"]:
+    """Return n ⊙ g(x) of every column."""
+    G = model.features.activation(X)
+    return G if model.counts is None else model.counts[:, None] * G
+
+
+def _slope(model: DenseAM, X: Float[Array, "N B"]) -> Float[Array, "N B"]:
+    """Return n ⊙ g′(x) of every column."""
+    slope = model.features.derivative(X)
+    return slope if model.counts is None else model.counts[:, None] * slope
