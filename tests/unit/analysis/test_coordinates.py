@@ -25,7 +25,7 @@ from tests.table import UNPRESCRIBED
 
 # Two ends give a slope almost as well as what lies between, and every scale is a program to compile.
 SCALES = {"proportional": (16, 128), "memories-only": (128, 1024)}
-SMALL = {"steps": 8, "seeds": 4}
+SMALL = {"updates": 8, "seeds": 4}
 #: For exponents that are reached later; these take longer.
 LARGER = (32, 256)
 
@@ -146,7 +146,7 @@ WRONG = {
     "softmax sgd": (
         "softmax",
         "sgd",
-        {"regime": "memories-only", "steps": 16},
+        {"regime": "memories-only", "updates": 16},
         CheckCause.SOFTMAX_SGD,
         "use Adam",
     ),
@@ -306,7 +306,7 @@ def test_a_proposal_is_verified_by_a_sweep():
 
 
 def test_an_executor_measures_and_finds_the_same(tmp_path):
-    wrong = {"scales": (8, 16), "steps": 1, "seeds": 2, "parameterization": "s1=N^-1"}
+    wrong = {"scales": (8, 16), "updates": 1, "seeds": 2, "parameterization": "s1=N^-1"}
     here = dam.find_exponents("relu", "sgd", **wrong, verify=False)
     with ThreadPoolExecutor(1) as pool:
         there = dam.find_exponents("relu", "sgd", **wrong, verify=False, out=tmp_path, executor=pool)

@@ -112,7 +112,7 @@ def test_images_shrink_by_blocks_to_about_a_half_a_quarter_and_so_on(image, ladd
         ({"data": "isotropic"}, "features is needed"),
         (
             {"regime": "wide"},
-            "regime must be 'proportional', 'memories-only', 'batch-only', 'samples-only' or 'epochs'",
+            "regime must be 'proportional', 'memories-only', 'batch-only', 'samples-only', 'epochs', 'steps-only' or 'proportional-steps'",
         ),
         ({"features": 0}, "features must be a whole number"),
         ({"memories": 2.5}, "memories must be a whole number"),
