@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from denseam.files import clear_leftovers
 from tests.faults import tally
 from tests.faults.commands import COMMANDS, clear, pictures, prepared
 from tests.faults.kills import context, ended, start, words
@@ -55,6 +56,14 @@ def killed_until_done(forking, command, given, folder, rng, seconds, wanted):
         return kills, wrong
 
 
+def abandoned(out):
+    """Clear what killed processes have left, as the next command does a second later."""
+    time.sleep(1.1)
+    top = out if out.is_dir() else out.parent
+    for folder in (top, *(path for path in top.rglob("*") if path.is_dir())):
+        clear_leftovers(folder)
+
+
 @pytest.mark.parametrize("name", [name for name, (_, few) in KILLS.items() if few or tally.FULL])
 def test_kills_cost_no_result(name, forking, tmp_path_factory):
     parent = tmp_path_factory.getbasetemp()
@@ -80,6 +89,7 @@ def test_kills_cost_no_result(name, forking, tmp_path_factory):
         kills, problems = killed_until_done(forking, command, given, folder, rng, seconds, wanted - total)
         total += kills
         if not problems:
+            abandoned(out)
             try:
                 if command.result(out) != reference:
                     problems = ["the result is wrong"]

@@ -103,7 +103,9 @@ def _share_ranges(pairs: Sequence[tuple[Any, Panel]], rows: int) -> None:
             kind = (type(panel), s.get("data"), s.get("unit_variance"), s.regime, s.width)
             compared.setdefault(kind, []).append(ax)
     for same in compared.values():
-        share_limits(same)
+        drawn = [ax for ax in same if ax.has_data()]  # others have not been run
+        if drawn:
+            share_limits(drawn)
     for ax, panel in pairs:
         if isinstance(panel, Sweep):
             mark_divergences(ax)
