@@ -68,6 +68,8 @@ nb_execution_timeout = 900  # seconds for a cell; none takes more than twenty on
 nb_output_stderr = "remove"
 nb_merge_streams = True
 
+# Attributes of two classes may have one name; Sphinx takes each name in a list of attributes for a reference.
+suppress_warnings = ["ref.python"]
 default_role = "code"  # `name` in docstrings
 napoleon_google_docstring = False
 napoleon_numpy_docstring = True

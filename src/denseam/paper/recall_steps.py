@@ -7,10 +7,9 @@ from denseam.paper.experiments import RELU_ADAM, RELU_SGD
 from denseam.paper.figure import Figure, Optimum, Sweep
 from denseam.paper.rates import DoesNotTransfer, LossFalls, LowerLoss, Transfers
 from denseam.paper.readings import TRAINED
-from denseam.paper.settings import Setting
 
 #: ReLU with each kind of update; rates around their optimum.
-BASES: dict[str, Setting] = {
+BASES = {
     "SGD": RELU_SGD.but("SGD", eta0=(-2.25, -0.5), reach=-1, pinned=TRAINED),
     "Adam": RELU_ADAM.but("Adam", eta0=(-2.25, -0.5), reach=-1, pinned=TRAINED),
     "Muon": RELU_ADAM.but("Muon", optimizer="muon", eta0=(-2.75, -1), reach=-1, pinned=TRAINED),
