@@ -149,8 +149,6 @@ class Study(Description):
         if schedule is not None and schedule.own:
             self._set({"schedule": schedule})  # a worker elsewhere does not know its name
         problems += self._belonging_problems(lagrangian, schedule)
-        if "scales" in values and "seeds" in values:
-            problems += self._count_problems()
         refuse(dict.fromkeys(problems))
         assert lagrangian is not None
         # The Lagrangian holds its power.
@@ -194,13 +192,6 @@ class Study(Description):
         if "noise" in axes:
             self._set({"noise": axes["noise"][0]})
         return problems
-
-    def _count_problems(self) -> Iterator[str]:
-        """Yield the problem of more runs than a study can have."""
-        axes = (self.eta0, *self.axes.values(), self.scales, tuple(self.seeds))  # type: ignore[arg-type]
-        runs = math.prod(map(len, axes))
-        if runs > MOST_RUNS:
-            yield f"a study must have at most {MOST_RUNS} runs, got {runs}: fewer seeds or values"
 
     def _belonging_problems(self, lagrangian: Lagrangian | None, schedule: Schedule | None) -> list[str]:
         """Return the axes that this model, this optimizer or this schedule does not have, a sentence each."""
@@ -476,7 +467,14 @@ class Study(Description):
         return _hash(self.settings() | {"ratios": ratios | whole})[:12]
 
     def runs(self) -> list[RunSpec]:
-        """Return every run, scale by scale, seed by seed."""
+        """Return every run, scale by scale, seed by seed; refuse more than a study can have.
+
+        A search along many axes has few of their values in common, and takes its runs from `runs_at`.
+        """
+        axes = (*self.grid.values(), self.scales, tuple(self.seeds))  # type: ignore[arg-type]
+        count = math.prod(map(len, axes))
+        if count > MOST_RUNS:
+            raise InputError(f"a study must have at most {MOST_RUNS} runs, got {count}: fewer seeds or values")
         return self.runs_at(
             dict(zip(self.grid, point, strict=True)) for point in itertools.product(*self.grid.values())
         )
