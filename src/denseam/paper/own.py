@@ -48,9 +48,13 @@ SLOW_INSIDE = ADAM_INSIDE.but("η_b ∝ N^-1/2", parameterization="eta_b=N^-1/2"
 STILL_INSIDE = ADAM_INSIDE.but("b frozen", eta_b_ratio=0.0, reach=-1)
 TRAINED_INSIDE = ADAM_INSIDE.but("b trained", reach=-1)
 
-STEEP_BIAS = POWERS_ADAM[3].but("η_b = η₀", pinned=TRAINED)
+STEEP_BIAS = POWERS_ADAM[3].but("η_b = η₀", reach=-1, pinned=TRAINED)
+#: Slower at every N, and slower from N = 128 on, where η_b = η₀.
 SLOW_STEEP = tuple(
-    STEEP_BIAS.but(f"η_b ∝ {power}", parameterization=f"eta_b={power}") for power in ("N^-1/2", "N^-1")
+    STEEP_BIAS.but(f"η_b = η₀·{power}", parameterization=f"eta_b={power}") for power in ("N^-1/2", "N^-1")
+)
+SLOWING_STEEP = STEEP_BIAS.but(
+    "η_b = η₀·(N/128)^-1/2", parameterization="eta_b=N^-1/2", eta_b_ratio=round(math.sqrt(128), 6)
 )
 
 IN_PROPORTION = in_each(RELU_ADAM, "ReLU, Adam")
@@ -101,17 +105,24 @@ OPTIMIZERS = (
     RELU_ADAM.but("signs", optimizer="sign", eta0=(-3.5, -1), **IN_ALL),
 )
 # Controls are in the units of the prescription, W of unit variance.
-MUON = RELU_ADAM.but("Muon", optimizer="muon", reach=0, pinned=TRAINED)
-MUON_IDENTITY = MUON.but("Muon, identity", activation="identity")
+MUON = RELU_ADAM.but("Muon", optimizer="muon", eta0=(-3, -1.5), reach=0, pinned=TRAINED)
+MUON_IDENTITY = MUON.but("Muon, identity", activation="identity", eta0=(-4, -2.5))
 MUON_AUTHORS = MUON.but(
-    "Muon, η_W = η₀·max(1, K/N)^1/2", parameterization="eta_W=max(K, N)^1/2*N^-1/2", eta0=(-2, 0.5)
+    "Muon, η_W = η₀·max(1, K/N)^1/2",
+    parameterization="eta_W=max(K, N)^1/2*N^-1/2",
+    eta0=(-2, -0.25),
+    reach=-1,
 )
-MUON_MEMORIES = MUON.but("Muon, only K", regime="memories-only", eta0=(-2.75, -0.25), pinned=FROZEN)
+MUON_MEMORIES = MUON.but("Muon, only K", regime="memories-only", eta0=(-2.75, -1.25), pinned=FROZEN)
+MUON_IDENTITY_MEMORIES = MUON_MEMORIES.but("Muon, identity, only K", activation="identity", eta0=(-4, -2.5))
 MUON_PLAIN = MUON_MEMORIES.but("Muon, only K, η_W = η₀", parameterization="eta_W=1", eta0=(-1, 1.75))
-LION_MEMORIES = MUON_MEMORIES.but("Lion, only K", optimizer="lion")
+LION_MEMORIES = MUON_MEMORIES.but("Lion, only K", optimizer="lion", eta0=(-2.75, -0.25))
 
 #: The keys of a study that set the schedule of its rate, by the schedule's name; a further one is a row.
-SCHEDULES: dict[str, dict[str, Any]] = {"constant rate": {}, "linear to zero": {"schedule": "linear"}}
+SCHEDULES: dict[str, dict[str, Any]] = {
+    "constant rate": {},
+    "linear to zero": {"schedule": "linear", "eta0": (-2.25, 0.25)},
+}
 #: The length of training grows, from an eighth of the epochs to all of them, at a small and at a large N.
 LENGTHS = {
     schedule: tuple(
@@ -212,13 +223,14 @@ OWN: tuple[Figure, ...] = (
         title="Muon: the rate follows the longer side of W",
         rows=(
             (Sweep(MUON), Sweep(MUON_IDENTITY), Sweep(MUON_AUTHORS)),
-            (Sweep(MUON_MEMORIES), Sweep(MUON_PLAIN), Optimum((MUON, MUON_AUTHORS))),
+            (Sweep(MUON_MEMORIES), Sweep(MUON_IDENTITY_MEMORIES), Sweep(MUON_PLAIN)),
         ),
         claims=(
             claim("With η_W = η₀·max(K, N)^1/2 the rate transfers.", Transfers(MUON)),
             claim("With the identity it does too.", Transfers(MUON_IDENTITY)),
             claim("With the factor max(1, K/N)^1/2 it drifts.", DriftIs(MUON_AUTHORS, math.log10(2) / 2)),
             claim("Memories only, it transfers.", Transfers(MUON_MEMORIES)),
+            claim("Memories only, with the identity it does too.", Transfers(MUON_IDENTITY_MEMORIES)),
             claim("Memories only, with no factor it drifts.", DriftIs(MUON_PLAIN, math.log10(2) / 2)),
         ),
         remark="In proportion the factor of Muon's authors is a constant. Where only the memories grow it is "
@@ -302,11 +314,14 @@ OWN: tuple[Figure, ...] = (
     Figure(
         name="steep-biases",
         title="ReLU⁵, Adam: slower biases",
-        rows=(tuple(map(Sweep, (STEEP_BIAS, *SLOW_STEEP))),),
+        rows=((Sweep(STEEP_BIAS), Sweep(SLOWING_STEEP)), tuple(map(Sweep, SLOW_STEEP))),
         claims=(
             claim("With η_b = η₀ the rate does not transfer.", DoesNotTransfer(STEEP_BIAS)),
-            *(claim(f"With {s.label} it transfers.", Transfers(s)) for s in SLOW_STEEP),
-            *(claim(f"With {s.label} the best loss is as low.", AsGood(s, STEEP_BIAS)) for s in SLOW_STEEP),
+            *(claim(f"With {s.label} it transfers.", Transfers(s)) for s in (SLOWING_STEEP, *SLOW_STEEP)),
+            *(
+                claim(f"With {s.label} the best loss is as low.", AsGood(s, STEEP_BIAS))
+                for s in (SLOWING_STEEP, *SLOW_STEEP)
+            ),
         ),
     ),
     Figure(

@@ -8,11 +8,13 @@ from denseam.paper.figure import Figure, Optimum, Sweep
 from denseam.paper.rates import DoesNotTransfer, LossFalls, LowerLoss, Transfers
 from denseam.paper.readings import TRAINED
 
+#: What all have in common: T steps cost about T times as much, so a quarter of the epochs has to do.
+SHORT = {"reach": -1, "pinned": TRAINED, "length": 0.25}
 #: ReLU with each kind of update; rates around their optimum.
 BASES = {
-    "SGD": RELU_SGD.but("SGD", eta0=(-2.25, -0.5), reach=-1, pinned=TRAINED),
-    "Adam": RELU_ADAM.but("Adam", eta0=(-2.25, -0.5), reach=-1, pinned=TRAINED),
-    "Muon": RELU_ADAM.but("Muon", optimizer="muon", eta0=(-2.75, -1), reach=-1, pinned=TRAINED),
+    "SGD": RELU_SGD.but("SGD", eta0=(-2.25, -0.5), **SHORT),
+    "Adam": RELU_ADAM.but("Adam", eta0=(-2.25, -0.5), **SHORT),
+    "Muon": RELU_ADAM.but("Muon", optimizer="muon", eta0=(-2.75, -1), **SHORT),
 }
 KINDS = ("isotropic", "anisotropic")
 
@@ -22,10 +24,11 @@ ALONG_STEPS = {
     for data in KINDS
     for name, base in BASES.items()
 }
-#: The control: steps that do not shrink.
+#: The control, at a smaller N: steps that shrink, and steps that do not.
+SHORTER_STEPS = {name: ALONG_STEPS[name, "isotropic"].but(f"{name}, smaller N", width=1) for name in BASES}
 WHOLE_STEPS = {
-    name: ALONG_STEPS[name, "isotropic"].but(f"{name}, d = 1", parameterization="step=1", eta0=(-3, -0.5))
-    for name in BASES
+    name: s.but(f"{name}, d = 1", parameterization="step=1", eta0=(-3, -0.5))
+    for name, s in SHORTER_STEPS.items()
 }
 #: N grows at T = 16, and with T.
 ALONG_SIZE = {
@@ -83,7 +86,7 @@ STEPS: tuple[Figure, ...] = (
             ),
             *(claim(f"{s.label}: the rate drifts.", DoesNotTransfer(s)) for s in WHOLE_STEPS.values()),
             *(
-                claim(f"{name}: steps of size 1 are worse.", LowerLoss(ALONG_STEPS[name, "isotropic"], whole))
+                claim(f"{name}: steps of size 1 are worse.", LowerLoss(SHORTER_STEPS[name], whole))
                 for name, whole in WHOLE_STEPS.items()
             ),
         ),

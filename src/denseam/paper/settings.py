@@ -38,6 +38,8 @@ class Setting:
         The loss that is judged.
     width
         Which of the values of N the model has, if it does not grow.
+    length
+        The share of the size's epochs that it is trained for.
     """
 
     label: str
@@ -47,10 +49,12 @@ class Setting:
     pinned: Reading | None = None
     by: By = "training"
     width: int = 0
+    length: float = 1.0
 
     def but(self, label: str, **changes: Any) -> Setting:
         """Return a copy under another label, with changes to its own fields or to its study."""
-        own = {key: changes.pop(key) for key in ("eta0", "reach", "pinned", "by", "width") if key in changes}
+        fields = {field.name for field in dataclasses.fields(self)} - {"label", "study"}
+        own = {key: changes.pop(key) for key in fields & set(changes)}
         study = dict(self.study) | changes
         return dataclasses.replace(self, label=label, study=tuple(sorted(study.items())), **own)
 
@@ -106,7 +110,8 @@ class Setting:
         return self._study(size, reading, self.scales(size) + further, max(size.seeds, size.most_seeds))
 
     def _study(self, size: Size, reading: Reading, scales: tuple[int, ...], seeds: int) -> Study:
-        shared = {"eta0": self.rates(size), "epochs": size.epochs, "precision": size.precision}
+        epochs = max(1, round(size.epochs * self.length))
+        shared = {"eta0": self.rates(size), "epochs": epochs, "precision": size.precision}
         if self.regime != "proportional":
             shared["regime"] = size.fixed(self.regime, self.width)
         biases = dict((self.pinned or reading).study)

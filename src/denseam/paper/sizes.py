@@ -130,7 +130,12 @@ SIZES: Mapping[str, Size] = {
             epochs=256,
             seeds=3,
             most_seeds=6,
-            single={"proportional": 2048, "memories-only": 131072},
+            single={
+                "proportional": 2048,
+                "memories-only": 131072,
+                "steps-only": 8,
+                "proportional-steps": 1024,
+            },
             per_decade=4,
             precision="tf32",
         ),

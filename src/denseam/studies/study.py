@@ -14,7 +14,7 @@ import itertools
 import json
 import math
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -474,7 +474,9 @@ class Study(Description):
         axes = (*self.grid.values(), self.scales, tuple(self.seeds))  # type: ignore[arg-type]
         count = math.prod(map(len, axes))
         if count > MOST_RUNS:
-            raise InputError(f"a study must have at most {MOST_RUNS} runs, got {count}: fewer seeds or values")
+            raise InputError(
+                f"a study must have at most {MOST_RUNS} runs, got {count}: fewer seeds or values"
+            )
         return self.runs_at(
             dict(zip(self.grid, point, strict=True)) for point in itertools.product(*self.grid.values())
         )

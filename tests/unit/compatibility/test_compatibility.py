@@ -428,13 +428,24 @@ def numbers(text):
 def test_gallery_claims(tmp_path, monkeypatch):
     """The curves of the committed records, measured anew; nothing is rendered, which takes most of the time.
 
-    That version had one reading, biases trained from zero. Claims about learning rates go by the verdict, which
-    has changed on purpose; so have the tests under conditions.
+    That version had one reading, biases trained from zero, and one seed at the largest sizes; others have come
+    since, and are left out. Claims about learning rates go by the verdict, which has changed on purpose; so have
+    the tests under conditions.
     """
     from matplotlib.figure import Figure
 
     monkeypatch.setattr(Figure, "savefig", lambda _self, _file, **_options: None)
-    shutil.copytree(GALLERY, tmp_path / "gallery")
+    shutil.copytree(GALLERY / "examples", tmp_path / "gallery" / "examples")
+    store = dam.Store(tmp_path / "gallery" / "runs")
+    store.prepare()
+    largest = {"features": 2048, "memories": 131072}
+    store.write(
+        [
+            row
+            for row in dam.Store(GALLERY / "runs").read()
+            if row["seed"] == 0 or all(row[size] < at for size, at in largest.items())
+        ]
+    )
     before = shards(tmp_path / "gallery" / "runs")
     code, new = said(
         "figure", "run", "all", "--size", "paper", "--out", tmp_path / "gallery", "--draw-only", "--quiet",
