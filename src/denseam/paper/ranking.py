@@ -1,0 +1,207 @@
+"""Settings beside each other, each at its best: tests on their best losses, and panels that show these."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+
+from denseam.analysis.causes import Caution
+from denseam.analysis.transfer import Verdict
+from denseam.paper.claims import Evidence, Measured
+from denseam.paper.figure import Panel
+from denseam.paper.rates import LowerLoss
+from denseam.paper.results import Results
+from denseam.paper.settings import Setting
+from denseam.report.plots.panels import losses_panel, ranking_panel
+from denseam.studies.records import Row
+
+#: Rates that differ by less than this factor are the same: values of the grid, computed twice.
+NEAR = 1 + 1e-6
+
+
+@dataclasses.dataclass(frozen=True)
+class Best:
+    """The best of a setting at its largest scale.
+
+    Attributes
+    ----------
+    loss
+        The best loss, between the points of the grid.
+    low, high
+        Its range over seeds: that of the nearest learning rate, in proportion to its mean.
+    rate
+        The learning rate.
+    held
+        The value of each further axis that was swept.
+    """
+
+    loss: float
+    low: float
+    high: float
+    rate: float
+    held: tuple[tuple[str, float], ...] = ()
+
+
+def best(results: Results, setting: Setting) -> Best | None:
+    """Return the best of a setting; None if all of it diverged."""
+    v = results.verdict(setting)
+    scale = max(v.optimum)
+    loss, rate = v.best_loss[scale], v.optimum[scale]
+    if loss is None or rate is None:
+        return None
+    seeds = _by_rate(_at_best(results, setting, v))
+    nearest = seeds[min(seeds, key=lambda value: abs(math.log(value / rate)))]
+    shares = np.array(nearest) / np.exp(np.mean(np.log(nearest)))
+    return Best(loss, loss * shares.min(), loss * shares.max(), rate, tuple(_held(v).items()))
+
+
+def _held(v: Verdict) -> dict[str, float]:
+    """Return the further axes that were swept, at their best values."""
+    return {
+        axis: value
+        for note in v.notes
+        if note.kind is Caution.OTHERS_HELD
+        for axis, value in note.numbers.items()
+    }
+
+
+def _at_best(results: Results, setting: Setting, v: Verdict) -> list[Row]:
+    """Return the runs at the largest scale with the further axes at their best values."""
+    held, scale = _held(v), max(v.optimum)
+    return [
+        row
+        for row in results.rows(setting)
+        if row["scale"] == scale and all(row[axis] == value for axis, value in held.items())
+    ]
+
+
+def _by_rate(rows: list[Row]) -> dict[float, list[float]]:
+    """Return learning rate → the losses of all seeds, in increasing order, where none diverged."""
+    losses: dict[float, list[float]] = {}
+    for row in sorted(rows, key=lambda row: float(row["eta0"])):
+        losses.setdefault(row["eta0"], []).append(
+            math.inf if row["status"] == "diverged" else float(row["final_mse"])
+        )
+    return {rate: seeds for rate, seeds in losses.items() if np.isfinite(seeds).all()}
+
+
+# --- tests -----------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class LowestLoss(Evidence):
+    """The best loss of one setting is lower than that of any other."""
+
+    lowest: Setting
+    others: tuple[Setting, ...]
+
+    def measure(self, results: Results) -> Measured:
+        """Compare it with each of the others."""
+        pairs = [LowerLoss(self.lowest, other).measure(results).holds for other in self.others]
+        found = {s.label: best(results, s) for s in (self.lowest, *self.others)}
+        text = "; ".join(
+            f"{label}: {'diverged' if b is None else f'{b.loss:.3g}'}" for label, b in found.items()
+        )
+        return Measured(False if False in pairs else None if None in pairs else True, text)
+
+
+@dataclasses.dataclass(frozen=True)
+class LowersEach(Evidence):
+    """Each setting has a lower best loss than the one at the same place among others."""
+
+    lower: tuple[Setting, ...]
+    higher: tuple[Setting, ...]
+
+    def measure(self, results: Results) -> Measured:
+        """Compare pair by pair."""
+        holds, changes = [], []
+        for lower, higher in zip(self.lower, self.higher, strict=True):
+            holds.append(LowerLoss(lower, higher).measure(results).holds)
+            a, b = best(results, lower), best(results, higher)
+            change = (
+                "diverged" if a is None or b is None else f"{a.loss / b.loss - 1:+.1%}".replace("%", " %")
+            )
+            changes.append(f"{lower.label}: {change}")
+        return Measured(False if False in holds else None if None in holds else True, "; ".join(changes))
+
+
+@dataclasses.dataclass(frozen=True)
+class InsideSweep(Evidence):
+    """The best rate of each setting lies inside its sweep, so that a wider one finds none better.
+
+    So do the values of further axes, but these may be the smallest, which stands for none.
+    """
+
+    all_of: tuple[Setting, ...]
+
+    def measure(self, results: Results) -> Measured:
+        """Name those that lie at an end."""
+        outside = [setting.label for setting in self.all_of if not _inside(results, setting)]
+        if outside:
+            return Measured(False, f"at an end: {', '.join(outside)}")
+        return Measured(True, f"all {len(self.all_of)} are inside")
+
+
+def _inside(results: Results, setting: Setting) -> bool:
+    found = best(results, setting)
+    if found is None:
+        return False
+    rates, rows = setting.rates(results.size), results.rows(setting)
+    below = all(value < max(row[axis] for row in rows) for axis, value in found.held)
+    return below and rates[0] * NEAR < found.rate < rates[-1] / NEAR
+
+
+# --- panels ----------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Ranking(Panel):
+    """The best loss of each setting, a row for each, in two variants beside each other."""
+
+    title: str
+    variants: tuple[str, str]
+    first: tuple[Setting, ...]
+    second: tuple[Setting, ...]
+
+    def describe(self) -> str:
+        """Say what it shows."""
+        return f"best loss: {self.title}"
+
+    def draw(self, ax: Any, results: Results) -> None:
+        """Draw the panel."""
+        ranges = {
+            name: {s.label: _range(best(results, s)) for s in settings}
+            for name, settings in zip(self.variants, (self.first, self.second), strict=True)
+        }
+        ranking_panel(ax, ranges, x_label=results.verdict(self.first[0]).loss_name)
+        ax.set_title(_with_size(self.title, results, self.first[0]), loc="left")
+
+
+@dataclasses.dataclass(frozen=True)
+class Rates(Panel):
+    """The loss of several settings against the learning rate, further axes at their best."""
+
+    title: str
+    along: tuple[Setting, ...]
+
+    def describe(self) -> str:
+        """Say what it shows."""
+        return f"loss against rate: {self.title}"
+
+    def draw(self, ax: Any, results: Results) -> None:
+        """Draw the panel."""
+        verdicts = {s: results.verdict(s) for s in self.along}
+        curves = {s.label: _by_rate(_at_best(results, s, v)) for s, v in verdicts.items()}
+        losses_panel(ax, curves, y_label=verdicts[self.along[0]].loss_name)
+        ax.set_title(_with_size(self.title, results, self.along[0]), loc="left")
+
+
+def _with_size(title: str, results: Results, setting: Setting) -> str:
+    return f"{title}, {setting.letter} = {max(setting.scales(results.size))}"
+
+
+def _range(found: Best | None) -> tuple[float, float, float] | None:
+    return None if found is None else (found.low, found.loss, found.high)
