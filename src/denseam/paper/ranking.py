@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -17,6 +18,8 @@ from denseam.paper.results import Results
 from denseam.paper.settings import Setting
 from denseam.report.plots.panels import losses_panel, ranking_panel
 from denseam.studies.records import Row
+
+K = TypeVar("K", bound=Hashable)
 
 #: Rates that differ by less than this factor are the same: values of the grid, computed twice.
 NEAR = 1 + 1e-6
@@ -56,6 +59,20 @@ def best(results: Results, setting: Setting) -> Best | None:
     nearest = seeds[min(seeds, key=lambda value: abs(math.log(value / rate)))]
     shares = np.array(nearest) / np.exp(np.mean(np.log(nearest)))
     return Best(loss, loss * shares.min(), loss * shares.max(), rate, tuple(_held(v).items()))
+
+
+def largest_costs(columns: Sequence[Mapping[K, Best | None]]) -> dict[K, float]:
+    """Return the cost of each where it is largest: its loss over the lowest of a column, minus one.
+
+    What has diverged in some column is left out.
+    """
+    lowest = [min((b.loss for b in bests.values() if b), default=math.nan) for bests in columns]
+    costs: dict[K, float] = {}
+    for name in columns[0]:
+        losses = [b.loss for bests in columns if (b := bests[name])]
+        if len(losses) == len(columns):
+            costs[name] = max(loss / low - 1 for loss, low in zip(losses, lowest, strict=True))
+    return costs
 
 
 def _held(v: Verdict) -> dict[str, float]:

@@ -3,11 +3,11 @@
 import pytest
 
 from denseam.paper import compared
-from denseam.paper.ranking import InsideSweep, LowersEach, LowestLoss, best
+from denseam.paper.ranking import Best, InsideSweep, LowersEach, LowestLoss, best, largest_costs
 from denseam.paper.readings import TRAINED
 from denseam.paper.sizes import SIZES
 from denseam.rules.cost import operations
-from tests.unit.paper.test_figures import OTHER, SWEEP, gathered, made_up, measure
+from tests.made_up import OTHER, SWEEP, gathered, made_up, measure
 
 DECAYED = SWEEP.but("decayed", decay=(0.0, 0.1, 1.0))
 
@@ -117,3 +117,13 @@ def test_a_best_rate_below_the_edge_of_stability_is_inside():
     edge = made_up(SWEEP, best=lambda n: 0.0, edge=lambda n: -1.1)
     assert best(gathered(edge), SWEEP).rate == pytest.approx(10**-1.25, rel=0.01)
     assert measure(InsideSweep((SWEEP,)), edge).holds is True
+
+
+def test_costs_are_those_of_the_column_where_they_are_largest():
+    def at(loss):
+        return Best(loss, loss, loss, 0.01)
+
+    first = {"a": at(0.2), "b": at(0.21), "c": at(0.1), "d": at(0.1)}
+    second = {"a": at(0.3), "b": at(0.33), "c": at(0.6), "d": None}
+    assert largest_costs([first, second]) == pytest.approx({"a": 1.0, "b": 1.1, "c": 1.0})
+    assert largest_costs([{"a": None}]) == {}
