@@ -41,7 +41,7 @@ CONTESTANTS: Mapping[str, Contestant] = {
         {"optimizer": "sgd", "momentum": 0.9, "decay": (0.0, 0.3, 1.0, 3.0, 10.0)}, (-4, -1.5), (-3.25, -0.75)
     ),
     "Adam": Contestant({"optimizer": "adam"}, (-3, 1), (-2.25, 1.25)),
-    "AdamW": Contestant({"optimizer": "adamw", "decay": (0.01, 0.03, 0.1, 0.3)}, (-3, 1), (-2.25, 1.25)),
+    "AdamW": Contestant({"optimizer": "adamw", "decay": (0.01, 0.03, 0.1, 0.3, 1.0)}, (-3, 1), (-2.25, 1.25)),
     "Lion": Contestant({"optimizer": "lion", "decay": (0.0, 0.1, 0.3, 1.0, 3.0)}, (-4, -1.5), (-3.25, -0.5)),
     "Muon": Contestant({"optimizer": "muon", "decay": (0.0, 0.1, 0.3, 1.0, 3.0)}, (-3.25, -0.75), (-2.5, 0)),
 }
