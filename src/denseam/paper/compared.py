@@ -10,7 +10,6 @@ from denseam.paper.claims import Claim, claim
 from denseam.paper.experiments import RELU_ADAM
 from denseam.paper.figure import Figure
 from denseam.paper.ranking import InsideSweep, LowersEach, LowestLoss, Ranking, Rates
-from denseam.paper.rates import LowerLoss
 from denseam.paper.readings import TRAINED
 from denseam.paper.settings import Setting
 from denseam.studies.records import By
@@ -78,11 +77,11 @@ def _claims(data: str, by: By) -> tuple[Claim, ...]:
         claim(f"{where}, with the schedule: Muon has the lowest.", LowestLoss(linear["Muon"], others)),
         claim(
             f"{where}, with the schedule: AdamW is better than Adam.",
-            LowerLoss(linear["AdamW"], linear["Adam"]),
+            LowestLoss(linear["AdamW"], (linear["Adam"],)),
         ),
         claim(
             f"{where}, with the schedule: Adam is better than SGD with momentum.",
-            LowerLoss(linear["Adam"], linear["momentum"]),
+            LowestLoss(linear["Adam"], (linear["momentum"],)),
         ),
     )
 

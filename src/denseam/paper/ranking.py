@@ -9,15 +9,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from denseam.analysis.causes import Caution
-from denseam.analysis.transfer import Verdict
 from denseam.paper.claims import Evidence, Measured
 from denseam.paper.figure import Panel
-from denseam.paper.rates import LowerLoss
 from denseam.paper.results import Results
 from denseam.paper.settings import Setting
+from denseam.paper.thresholds import SEEDS_AGREE
 from denseam.report.plots.panels import losses_panel, ranking_panel
-from denseam.studies.records import Row
+from denseam.studies.description import AXES
 
 K = TypeVar("K", bound=Hashable)
 
@@ -27,14 +25,12 @@ NEAR = 1 + 1e-6
 
 @dataclasses.dataclass(frozen=True)
 class Best:
-    """The best of a setting at its largest scale.
+    """The best of a setting at its largest scale: a point of the grid, since a valley may be narrow.
 
     Attributes
     ----------
-    loss
-        The best loss, between the points of the grid.
-    low, high
-        Its range over seeds: that of the nearest learning rate, in proportion to its mean.
+    loss, low, high
+        The geometric mean of the loss over seeds, and its range.
     rate
         The learning rate.
     held
@@ -49,16 +45,15 @@ class Best:
 
 
 def best(results: Results, setting: Setting) -> Best | None:
-    """Return the best of a setting; None if all of it diverged."""
-    v = results.verdict(setting)
-    scale = max(v.optimum)
-    loss, rate = v.best_loss[scale], v.optimum[scale]
-    if loss is None or rate is None:
-        return None
-    seeds = _by_rate(_at_best(results, setting, v))
-    nearest = seeds[min(seeds, key=lambda value: abs(math.log(value / rate)))]
-    shares = np.array(nearest) / np.exp(np.mean(np.log(nearest)))
-    return Best(loss, loss * shares.min(), loss * shares.max(), rate, tuple(_held(v).items()))
+    """Return the best of a setting; None if each value diverged in some seed."""
+    rows = results.rows(setting)
+    axes = [axis for axis in AXES if axis != "eta0" and len({row[axis] for row in rows}) > 1]
+    found = []
+    for held in sorted({tuple((axis, row[axis]) for axis in axes) for row in rows}):
+        for rate, seeds in _by_rate(results, setting, held).items():
+            mean = float(np.exp(np.mean(np.log(seeds))))
+            found.append(Best(mean, min(seeds), max(seeds), rate, held))
+    return min(found, key=lambda point: point.loss, default=None)
 
 
 def largest_costs(columns: Sequence[Mapping[K, Best | None]]) -> dict[K, float]:
@@ -75,34 +70,25 @@ def largest_costs(columns: Sequence[Mapping[K, Best | None]]) -> dict[K, float]:
     return costs
 
 
-def _held(v: Verdict) -> dict[str, float]:
-    """Return the further axes that were swept, at their best values."""
-    return {
-        axis: value
-        for note in v.notes
-        if note.kind is Caution.OTHERS_HELD
-        for axis, value in note.numbers.items()
-    }
-
-
-def _at_best(results: Results, setting: Setting, v: Verdict) -> list[Row]:
-    """Return the runs at the largest scale with the further axes at their best values."""
-    held, scale = _held(v), max(v.optimum)
-    return [
-        row
-        for row in results.rows(setting)
-        if row["scale"] == scale and all(row[axis] == value for axis, value in held.items())
-    ]
-
-
-def _by_rate(rows: list[Row]) -> dict[float, list[float]]:
-    """Return learning rate → the losses of all seeds, in increasing order, where none diverged."""
+def _by_rate(
+    results: Results, setting: Setting, held: tuple[tuple[str, float], ...]
+) -> dict[float, list[float]]:
+    """Return learning rate → the losses of all seeds at the largest scale, in order, where none diverged."""
+    rows = results.rows(setting)
+    scale = max(row["scale"] for row in rows)
     losses: dict[float, list[float]] = {}
     for row in sorted(rows, key=lambda row: float(row["eta0"])):
-        losses.setdefault(row["eta0"], []).append(
-            math.inf if row["status"] == "diverged" else float(row["final_mse"])
-        )
+        if row["scale"] == scale and all(row[axis] == value for axis, value in held):
+            loss = math.inf if row["status"] == "diverged" else float(row["final_mse"])
+            losses.setdefault(row["eta0"], []).append(loss)
     return {rate: seeds for rate, seeds in losses.items() if np.isfinite(seeds).all()}
+
+
+def _lower(a: Best | None, b: Best | None) -> bool | None:
+    """Return whether one loss is lower than another; None if they are nearly the same, or one diverged."""
+    if a is None or b is None or abs(a.loss / b.loss - 1) <= SEEDS_AGREE:
+        return None
+    return a.loss < b.loss
 
 
 # --- tests -----------------------------------------------------------------------------------------
@@ -117,8 +103,9 @@ class LowestLoss(Evidence):
 
     def measure(self, results: Results) -> Measured:
         """Compare it with each of the others."""
-        pairs = [LowerLoss(self.lowest, other).measure(results).holds for other in self.others]
         found = {s.label: best(results, s) for s in (self.lowest, *self.others)}
+        lowest, *others = found.values()
+        pairs = [_lower(lowest, other) for other in others]
         text = "; ".join(
             f"{label}: {'diverged' if b is None else f'{b.loss:.3g}'}" for label, b in found.items()
         )
@@ -136,8 +123,8 @@ class LowersEach(Evidence):
         """Compare pair by pair."""
         holds, changes = [], []
         for lower, higher in zip(self.lower, self.higher, strict=True):
-            holds.append(LowerLoss(lower, higher).measure(results).holds)
             a, b = best(results, lower), best(results, higher)
+            holds.append(_lower(a, b))
             change = (
                 "diverged" if a is None or b is None else f"{a.loss / b.loss - 1:+.1%}".replace("%", " %")
             )
@@ -210,9 +197,9 @@ class Rates(Panel):
 
     def draw(self, ax: Any, results: Results) -> None:
         """Draw the panel."""
-        verdicts = {s: results.verdict(s) for s in self.along}
-        curves = {s.label: _by_rate(_at_best(results, s, v)) for s, v in verdicts.items()}
-        losses_panel(ax, curves, y_label=verdicts[self.along[0]].loss_name)
+        bests = {s: best(results, s) for s in self.along}
+        curves = {s.label: _by_rate(results, s, b.held) for s, b in bests.items() if b}
+        losses_panel(ax, curves, y_label=results.verdict(self.along[0]).loss_name)
         ax.set_title(_with_size(self.title, results, self.along[0]), loc="left")
 
 

@@ -63,7 +63,7 @@ def test_the_best_is_that_of_rate_and_decay_at_the_largest_scale():
     for row in rows:
         row["final_mse"] *= 1 + 0.05 * row["seed"]
     found = best(gathered(rows), DECAYED)
-    assert found.rate == pytest.approx(10**-1.75, rel=0.02)
+    assert found.rate == pytest.approx(10**-1.75, rel=1e-6)
     assert found.held == (("decay", 0.1),)
     assert found.loss == pytest.approx(0.2 * (1.05 * 1.1) ** (1 / 3), rel=1e-3)
     assert found.high / found.low == pytest.approx(1.1, rel=1e-3)
