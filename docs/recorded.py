@@ -236,6 +236,64 @@ def spike() -> str:
     return table(("", *(f"step {step}" for step in steps)), rows)
 
 
+def compared() -> str:
+    """Return the best loss of every optimizer at equal operations, and which to take for each loss."""
+    from denseam.paper.compared import CONTESTANTS, DATA, LOSSES, SCHEDULES
+
+    columns = {(data, by): _bests(data, by) for by in LOSSES for data in DATA}
+    rows = [
+        ("" if n else name, schedule, *(_best_cell(bests, (name, schedule)) for bests in columns.values()))
+        for name in CONTESTANTS
+        for n, schedule in enumerate(SCHEDULES)
+    ]
+    head = ("", "schedule", *(f"{data}, {LOSSES[by]}" for data, by in columns))
+    advice = [_advice(f"By {loss}", [columns[data, by] for data in DATA]) for by, loss in LOSSES.items()]
+    return "\n".join([table(head, rows), *advice])
+
+
+def _bests(data: str, by: Any) -> dict[tuple[str, str], Any]:
+    """Return the best of each optimizer and schedule: None if it diverged, `NOT_RUN` if runs are missing."""
+    from denseam.paper.compared import SCHEDULES, contest
+    from denseam.paper.ranking import best
+
+    found = results()["trained"]
+    return {
+        (name, schedule): NOT_RUN if found.missing(setting) else best(found, setting)
+        for schedule in SCHEDULES
+        for name, setting in contest(data, by, schedule).items()
+    }
+
+
+def _best_cell(bests: Mapping[tuple[str, str], Any], of: tuple[str, str]) -> str:
+    """Return the best loss with its rate and decay; the lowest of a column that is complete is bold."""
+    best = bests[of]
+    if best is None or best == NOT_RUN:
+        return best or "diverged"
+    at = ", ".join(f"{value:.2g}" for value in (best.rate, *dict(best.held).values()))
+    others = [] if NOT_RUN in bests.values() else [other.loss for other in bests.values() if other]
+    loss = f"**{best.loss:.3f}**" if others and best.loss == min(others) else f"{best.loss:.3f}"
+    return f"{loss} ({at})"
+
+
+def _advice(by: str, columns: Sequence[Mapping[tuple[str, str], Any]]) -> str:
+    """Return which optimizer to take, and which are about as good."""
+    from denseam.paper.ranking import largest_costs
+    from denseam.paper.thresholds import SEEDS_AGREE
+
+    if any(NOT_RUN in bests.values() for bests in columns):
+        return f"{by}: not decided, since runs are missing.\n"
+    costs = largest_costs(columns)
+    if not costs:
+        return f"{by}: not decided, since each diverges on some data.\n"
+    first, *others = sorted(costs, key=lambda of: costs[of])
+    near = [", ".join(of) for of in others if costs[of] <= costs[first] + SEEDS_AGREE]
+    share, cost = f"{100 * SEEDS_AGREE:g} %", f"{100 * costs[first]:.1f} %"
+    rest = (
+        f"These cost at most {share} more: {'; '.join(near)}." if near else f"Others cost over {share} more."
+    )
+    return f"{by} take **{', '.join(first)}**: it is at most {cost} above the best on either data. {rest}\n"
+
+
 #: Suite of `make test-faults` → the heading of its rows.
 _SUITES = {"faults": "injected faults", "kills": "kills", "fuzz": "fuzzed inputs"}
 
@@ -263,6 +321,7 @@ FRAGMENTS: Mapping[str, Callable[[], str]] = {
     "digits.md": digits,
     "spike.md": spike,
     "biases.md": biases,
+    "optimizers-compared.md": compared,
     "faults.md": faults,
 }
 

@@ -68,3 +68,45 @@ def test_a_changed_record_changes_the_numbers(monkeypatch):
     monkeypatch.setattr(recorded, "results", lambda: {"trained": changed})
     assert "0.306" in recorded.best_losses()
     assert "0.306" not in before
+
+
+def contested(loss):
+    """Records of the comparison of optimizers at the smallest size, whose losses are known."""
+    from denseam.paper.compared import DATA, SCHEDULES, contest
+    from denseam.paper.readings import TRAINED
+    from denseam.paper.results import Results
+    from denseam.paper.sizes import SIZES
+    from tests.made_up import made_up
+
+    size, rows = SIZES["tiny"], []
+    for data in DATA:
+        for schedule in SCHEDULES:
+            for name, setting in contest(data, "training", schedule).items():
+                for row in made_up(setting, size):
+                    row["heldout_mse"] = row["final_mse"] = loss(name, schedule, row)
+                    rows.append(row)
+    return {"trained": Results({row["key"]: row for row in rows}, size, TRAINED)}
+
+
+def test_the_optimizer_to_take_is_that_of_the_records(monkeypatch):
+    def loss(name, schedule, row):
+        level = {"Lion": 0.2, "Muon": 0.202}.get(name, 0.3)
+        return level * (1 + 0.1 * (schedule == "constant rate") + 0.1 * row["decay"])
+
+    monkeypatch.setattr(recorded, "results", lambda: contested(loss))
+    text = recorded.compared()
+    assert text.count("**0.200** (") == 4
+    assert "By held-out loss take **Lion, linear to zero**: it is at most 0.0 % above the best" in text
+    assert text.count("These cost at most 2 % more: Muon, linear to zero.") == 2
+    assert recorded.NOT_RUN not in text
+
+
+def test_without_its_runs_no_optimizer_is_named(monkeypatch):
+    results = contested(lambda name, schedule, row: 0.2)["trained"]
+    some = {key: row for key, row in results.all_rows.items() if row["study"].startswith("relu-muon")}
+    partly = type(results)(some, results.size, results.reading)
+    monkeypatch.setattr(recorded, "results", lambda: {"trained": partly})
+    text = recorded.compared()
+    assert "0.200 (" in text
+    assert "**" not in text
+    assert text.count("not decided, since runs are missing") == 2

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from denseam.paper.claims import All, claim
+from denseam.paper.compared import COMPARED
 from denseam.paper.curves import Grows, GrowsLess
 from denseam.paper.decays import Bearable
 from denseam.paper.experiments import ADAM_INSIDE, MEMORIES, POWERS, POWERS_ADAM, RELU_ADAM, RELU_SGD
@@ -218,6 +219,7 @@ OWN: tuple[Figure, ...] = (
             claim(f"{s.label}: the rate transfers.", Transfers(s)) for s in (*OPTIMIZERS, LION_MEMORIES)
         ),
     ),
+    COMPARED,
     Figure(
         name="muon",
         title="Muon: the rate follows the longer side of W",

@@ -9,6 +9,7 @@ from typing import Any
 
 from denseam.paper.readings import Reading
 from denseam.paper.sizes import Size
+from denseam.rules.cost import operations
 from denseam.rules.fields import logspace
 from denseam.rules.regimes import regime_letter
 from denseam.studies.description import DOCUMENT
@@ -40,6 +41,11 @@ class Setting:
         Which of the values of N the model has, if it does not grow.
     length
         The share of the size's epochs that it is trained for.
+    only
+        Which of its scales alone is trained, from 0 (the largest, if there are fewer); None for all.
+    budget
+        The optimizer whose operations its runs may take: those of that optimizer in the size's epochs. None
+        for these epochs themselves.
     """
 
     label: str
@@ -50,6 +56,8 @@ class Setting:
     by: By = "training"
     width: int = 0
     length: float = 1.0
+    only: int | None = None
+    budget: str | None = None
 
     def but(self, label: str, **changes: Any) -> Setting:
         """Return a copy under another label, with changes to its own fields or to its study."""
@@ -79,6 +87,10 @@ class Setting:
 
     def scales(self, size: Size) -> tuple[int, ...]:
         """Return the sizes that a verdict needs."""
+        scales = self._all_scales(size)
+        return scales if self.only is None else (scales[min(self.only, len(scales) - 1)],)
+
+    def _all_scales(self, size: Size) -> tuple[int, ...]:
         if self.get("data") in ("mnist", "digits"):
             return size.pixels if self.get("data") == "mnist" else size.digits
         scales = size.scales(self.regime, self.width)
@@ -115,7 +127,18 @@ class Setting:
         if self.regime != "proportional":
             shared["regime"] = size.fixed(self.regime, self.width)
         biases = dict((self.pinned or reading).study)
-        return from_document({**biases, **dict(self.study), **shared, "scales": scales, "seeds": seeds})
+        study = from_document({**biases, **dict(self.study), **shared, "scales": scales, "seeds": seeds})
+        return study if self.budget is None else _within(study, self.budget)
+
+
+def _within(study: Study, optimizer: str) -> Study:
+    """Return a study with as many operations as another optimizer takes in its epochs, to half an epoch.
+
+    What an update costs against that of the other optimizer is taken at the largest scale.
+    """
+    shape = study.regime.shape(max(study.scales))
+    allowed = operations(shape, study.epochs, optimizer)
+    return dataclasses.replace(study, epochs=max(1, round(study.epochs * allowed / study.operations(shape))))
 
 
 def setting(

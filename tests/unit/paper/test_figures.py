@@ -20,6 +20,7 @@ from denseam.paper.statements import STATEMENTS, claims_about
 from denseam.rules import MemoriesOnly
 from tests import ROOT
 from tests.drawn import OTHERS, SGD_ALONE, figures, is_made
+from tests.made_up import OTHER, SMALL, SWEEP, gathered, made_up, measure
 
 LABELS = [
     "linear_SGD", "relu1-center-non-center", "transfer-anisotropic-relu", "transfer-mnist",
@@ -30,11 +31,6 @@ LABELS = [
     "softmax-dynamics-isntability", "transfter-K-only-regime", "mnist-examples",
 ]  # fmt: skip
 
-SMALL = dataclasses.replace(
-    SIZES["tiny"], features=(8, 16, 32, 64), memories=(8, 16, 32), seeds=3, per_decade=4, epochs=4
-)
-SWEEP = setting("a", "relu", "sgd", (-3, -0.5))
-OTHER = SWEEP.but("b", centred=False)
 INSIDE = SWEEP.but("c", eta0=0.005, probes=("dW", "lambda_max"))
 
 
@@ -133,36 +129,6 @@ def test_the_tests_that_statements_name_are_there():
 
 
 # --- claims, on records that are made up ---------------------------------------------------------
-
-
-def made_up(setting, size=SMALL, reading=TRAINED, whole=False, best=lambda scale: -1.75, edge=lambda scale: 9.0, level=lambda scale: 0.2,
-            probe=lambda scale, step: 1.0):  # fmt: skip
-    """Records of a setting whose optimum, edge, loss and measurements are known."""
-    rows = []
-    for study in [setting.whole_study(size, reading)] if whole else setting.studies(size, reading):
-        for spec in study.runs():
-            x = math.log10(spec.values["eta0"])
-            dead = x > edge(spec.scale)
-            loss = level(spec.scale) * math.exp(0.5 * (x - best(spec.scale)) ** 2) * (1 + 1e-4 * spec.seed)
-            row = {
-                "key": spec.key, "study": study.name, "study_id": study.id, "scale": spec.scale,
-                "regime": study.regime.name, "seed": spec.seed, "status": "diverged" if dead else "finished",
-                "final_mse": math.inf if dead else loss, "zero_mse": 1.0, "swept": "eta0", **spec.values,
-                "loss": [math.inf if dead else loss * f for f in (4, 3, 2, 1)],
-            }  # fmt: skip
-            if study.probes:
-                row["probe_steps"] = [0.0, 1.0, 2.0]
-                row |= {f"probe_{q}": [probe(spec.scale, t) for t in range(3)] for q in study.probes}
-            rows.append(row)
-    return rows
-
-
-def gathered(*rows, size=SMALL, reading=TRAINED):
-    return Results({r["key"]: r for some in rows for r in some}, size, reading)
-
-
-def measure(test, *rows, size=SMALL):
-    return test.measure(gathered(*rows, size=size))
 
 
 def test_transfer_is_the_verdict():

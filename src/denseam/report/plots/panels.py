@@ -139,6 +139,47 @@ def lines_panel(
     ax.legend(fontsize=7)
 
 
+def ranking_panel(
+    ax: Any, ranges: Mapping[str, Mapping[str, tuple[float, float, float] | None]], *, x_label: str
+) -> None:
+    """Draw a row for each label, and in it a dot for each variant: its value, and the range from low to high.
+
+    Values are (low, value, high); None stands for one that diverged. The first variant is hollow.
+    """
+    labels = list(next(iter(ranges.values())))
+    for i, (variant, values) in enumerate(ranges.items()):
+        colour, offset = f"C{i}", 0.16 * (2 * i - len(ranges) + 1)
+        places = [(row + offset, values[label]) for row, label in enumerate(labels)]
+        known = [(y, value) for y, value in places if value is not None]
+        ax.hlines([y for y, _ in known], [v[0] for _, v in known], [v[2] for _, v in known], color=colour)
+        ax.plot([v[1] for _, v in known], [y for y, _ in known], MARKERS[i], color=colour, label=variant,
+                markersize=5, markerfacecolor="none" if i == 0 else colour)  # fmt: skip
+        for y, value in places:
+            if value is None:
+                ax.annotate("diverged", (0.98, y), xycoords=("axes fraction", "data"), color=BAD, fontsize=7,
+                            ha="right", va="center")  # fmt: skip
+    ax.set_yticks(range(len(labels)), labels)
+    ax.set_ylim(len(labels) - 0.5, -0.5)
+    ax.grid(axis="y", color=FAINT, alpha=0.25, linewidth=0.5)
+    ax.locator_params(axis="x", nbins=5)
+    ax.set_xlabel(x_label)
+    ax.legend(fontsize=7)
+
+
+def losses_panel(ax: Any, curves: Mapping[str, Mapping[float, Sequence[float]]], *, y_label: str) -> None:
+    """Draw the losses of all seeds against the learning rate, a line for each label: their mean and range."""
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    for i, (label, losses) in enumerate(curves.items()):
+        best = min(losses, key=lambda rate: float(np.mean(np.log(losses[rate]))), default=None)
+        _loss_line(ax, {rate: list(seeds) for rate, seeds in losses.items()}, best, color=f"C{i}",
+                   marker=MARKERS[i % len(MARKERS)], label=label)  # fmt: skip
+    plain_log_ticks(ax.yaxis)
+    ax.set_xlabel(r"effective learning rate $\eta_0$")
+    ax.set_ylabel(y_label)
+    ax.legend(fontsize=7)
+
+
 def tiles_panel(ax: Any, rows: Mapping[str, Any], reference: Any) -> None:
     """Draw rows of pictures (each n × height × width × channels), all in the range of `reference`."""
     count, height, width, channels = np.asarray(reference).shape
