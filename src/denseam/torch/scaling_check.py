@@ -17,7 +17,7 @@ from torch.optim import Optimizer
 
 from denseam import __version__
 from denseam.analysis.coordinates.judge import Check
-from denseam.analysis.coordinates.of_model import change_by, judge_runs, steps_to_measure
+from denseam.analysis.coordinates.of_model import change_by, judge_runs, updates_to_measure
 from denseam.errors import InputError, refuse, whole
 from denseam.rules import Regime, Shape
 from denseam.rules.regimes import DEFAULT_REGIME
@@ -40,7 +40,7 @@ def check(
     regime: Regime = DEFAULT_REGIME,
     scales: Sequence[int] = (64, 128, 256),
     seeds: int = 4,
-    steps: int = 16,
+    updates: int = 16,
     noise: float = 0.5,
     activations: Activations | None = None,
     name: str = "own model",
@@ -55,15 +55,15 @@ def check(
         pre-activations are checked too.
     optimizer
         Model, shape → its optimizer, with the learning rates of that shape.
-    regime, scales, seeds, steps, noise
-        What grows, to which sizes, how many runs and steps, and the noise.
+    regime, scales, seeds, updates, noise
+        What grows, to which sizes, how many runs and updates, and the noise.
     activations
         Model, X → activations of the hidden neurons, in whose Gram matrix a spike is looked for. Not needed
         for a `DenseAM`.
     device
         Where to train.
     """
-    measured = steps_to_measure(scales, seeds, steps)
+    measured = updates_to_measure(scales, seeds, updates)
     runs: dict[tuple[int, int], list[dict[str, float]]] = {}
     matrices: set[str] = set()
     for scale, seed in itertools.product(scales, range(seeds)):

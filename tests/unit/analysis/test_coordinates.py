@@ -354,7 +354,7 @@ def untied(power):
 
 
 def test_a_model_of_ones_own_passes_or_fails_by_its_scales():
-    options = {"scales": (16, 128), "seeds": 3, "steps": 2}
+    options = {"scales": (16, 128), "seeds": 3, "updates": 2}
     right = dam.check_model(untied(-0.5), lambda shape: optax.adam(0.01), **options)
     assert right.status == "PASS", str(right)
     assert {s.name for s in right.slopes} >= {
@@ -379,7 +379,7 @@ def test_this_librarys_model_as_one_of_ones_own():
     def model(centred):
         return lambda shape, seed: dam.DenseAM.create(scales(shape), dam.relu(), seed=seed, centred=centred)
 
-    options = {"scales": (16, 128), "seeds": 4, "steps": 1}
+    options = {"scales": (16, 128), "seeds": 4, "updates": 1}
     assert dam.check_model(model(True), lambda s: dam.sgd(scales(s)), **options).status == "PASS"
     wrong = dam.check_model(model(False), lambda s: dam.sgd(scales(s)), **options)
     assert wrong.status == "FAIL"

@@ -36,7 +36,7 @@ def check_model(
     regime: Regime = DEFAULT_REGIME,
     scales: Sequence[int] = (64, 128, 256),
     seeds: int = 4,
-    steps: int = 16,
+    updates: int = 16,
     noise: float = 0.5,
     activations: Activations | None = None,
     name: str = "own model",
@@ -51,14 +51,14 @@ def check_model(
         `with_parameters` as a `DenseAM` does, those.
     optimizer
         Shape → an object with the ``init`` and ``update`` of Optax, with the learning rates of that shape.
-    regime, scales, seeds, steps, noise
+    regime, scales, seeds, updates, noise
         What grows, how far, and how long it is trained.
     activations
         Model, X → activations of the hidden neurons, to look for a spike in their Gram matrix. By default
         those of ``model.activation`` at ``model.hidden(X)``, if it has both.
     """
     refuse(typed(Callable, "a function of a shape", model=model, optimizer=optimizer))  # type: ignore[arg-type]
-    probed = steps_to_measure(scales, seeds, steps)
+    probed = updates_to_measure(scales, seeds, updates)
     runs: dict[tuple[int, int], list[dict[str, float]]] = {}
     matrices: set[str] = set()
     for scale in scales:
@@ -73,10 +73,10 @@ def check_model(
     return judge_runs(runs, probed, scales, seeds, regime, name, matrices)
 
 
-def steps_to_measure(scales: Sequence[int], seeds: int, steps: int) -> tuple[int, ...]:
-    """Return the steps to measure at, after checking that there are enough scales and seeds."""
-    refuse([*too_few(scales, seeds), *whole(steps=steps)])
-    return (*log_spaced(steps), steps)
+def updates_to_measure(scales: Sequence[int], seeds: int, updates: int) -> tuple[int, ...]:
+    """Return the updates to measure at, after checking that there are enough scales and seeds."""
+    refuse([*too_few(scales, seeds), *whole(updates=updates)])
+    return (*log_spaced(updates), updates)
 
 
 def judge_runs(
