@@ -14,7 +14,7 @@ import itertools
 import json
 import math
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -116,7 +116,8 @@ class Study(Description):
         Its name in tables; made from the settings by default.
     steps
         T, the steps of recall ``x ← x + (τ/T)(f(x) − x)`` that the memory is trained through; the loss is
-        that of the last state. τ is the axis ``tau``.
+        that of the last state. τ is the axis ``tau``. The axis ``burn_in`` is the longest burn-in, in units
+        of T: each sample first takes up to that many steps without gradient.
     overshoot
         Whether τ/T may be above 1, where a step can raise the energy.
     hide, hide_by
@@ -375,7 +376,7 @@ class Study(Description):
 
     def recalls(self, shape: Shape) -> bool:
         """Return whether runs of a shape are trained through steps of recall, and not on one update f(x)."""
-        return shape.T > 1 or self.grid["tau"] != (1.0,) or self.hide > 0
+        return shape.T > 1 or self.grid["tau"] != (1.0,) or self.hide > 0 or self.uses("burn_in")
 
     def hidden(self, shape: Shape) -> int:
         """Return the number of features that are hidden in training."""
@@ -387,7 +388,12 @@ class Study(Description):
 
     def operations(self, shape: Shape) -> float:
         """Return the floating-point operations of a run at a shape."""
-        return cost.operations(shape, self.epochs_at(shape), self.optimizer)
+        return self.updates(shape) * self.step_operations(shape)
+
+    def step_operations(self, shape: Shape, *, recompute: bool = False) -> float:
+        """Return the operations of one update at a shape, with the longest burn-in of any run."""
+        longest = max(self.grid["burn_in"])
+        return cost.step_operations(shape, self.optimizer, recompute=recompute, burn_in=longest)
 
     def epochs_at(self, shape: Shape) -> int:
         """Return the epochs of a run at a shape: those of the study, unless they are one of its sizes."""
@@ -474,7 +480,9 @@ class Study(Description):
         axes = (*self.grid.values(), self.scales, tuple(self.seeds))  # type: ignore[arg-type]
         count = math.prod(map(len, axes))
         if count > MOST_RUNS:
-            raise InputError(f"a study must have at most {MOST_RUNS} runs, got {count}: fewer seeds or values")
+            raise InputError(
+                f"a study must have at most {MOST_RUNS} runs, got {count}: fewer seeds or values"
+            )
         return self.runs_at(
             dict(zip(self.grid, point, strict=True)) for point in itertools.product(*self.grid.values())
         )

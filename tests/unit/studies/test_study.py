@@ -311,10 +311,11 @@ def test_steps_of_recall_are_in_the_shape_and_only_then_in_the_key():
     keys = {
         name: dataclasses.replace(plain, **changes, name="").runs()[0].key
         for name, changes in {
-            "one": {"steps": 1, "axes": {"tau": (1.0,), "early": (0.0,)}},
+            "one": {"steps": 1, "axes": {"tau": (1.0,), "early": (0.0,), "burn_in": (0.0,)}},
             "four": {"steps": 4},
             "half": {"axes": {"tau": (0.5,)}},
             "early": {"steps": 4, "axes": {"early": (0.5,)}},
+            "burn-in": {"steps": 4, "axes": {"burn_in": (2.0,)}},
             "allowed": {"steps": 4, "overshoot": True},
             "hidden": {"hide": 0.5},
             "a block hidden": {"hide": 0.5, "hide_by": "block"},
@@ -322,12 +323,14 @@ def test_steps_of_recall_are_in_the_shape_and_only_then_in_the_key():
     }
     assert keys["one"] == plain.runs()[0].key
     assert keys["allowed"] == keys["four"]
-    assert len({*keys.values()}) == 6
+    assert len({*keys.values()}) == 7
     four = dataclasses.replace(plain, steps=4, name="")
     assert four.name == "relu-adam-4-steps"
     assert four.runs()[0].shape.T == four.shape(16).T == 4
     assert four.updates(four.shape(16)) == plain.updates(plain.shape(16))
     assert four.operations(four.shape(16)) == pytest.approx(4.6 * plain.operations(plain.shape(16)))
+    burnt_in = dataclasses.replace(four, axes={"burn_in": (1.0, 2.0)}, name="")
+    assert burnt_in.operations(four.shape(16)) == pytest.approx(7.8 * plain.operations(plain.shape(16)))
     growing = Study("relu", "adam", (1, 4), (0.1,), regime=dam.StepsOnly(16, 32, 80, 8), steps=9)
     assert [spec.shape.T for spec in growing.runs()[::3]] == [1, 4]
 
