@@ -7,6 +7,7 @@ from denseam.paper.experiments import RELU_ADAM, RELU_SGD
 from denseam.paper.figure import Figure, Optimum, Sweep
 from denseam.paper.rates import DoesNotTransfer, LossFalls, LowerLoss, Transfers
 from denseam.paper.readings import TRAINED
+from denseam.paper.recall_curves import Along, EndsLower, NeverRises, RecallCurve, RunsAway, StaysNear
 
 #: ReLU with each kind of update; rates around their optimum.
 BASES = {
@@ -64,6 +65,21 @@ HIDDEN = {
     T: DIGITS.but(f"half hidden, T = {T}", noise=0.2, hide=0.5, hide_by="block", steps=T, tau=float(T))
     for T in (1, 4)
 }
+
+#: Memories that recall digits far beyond the steps of their training: T steps of size τ/T, after a burn-in of
+#: up to this many times T steps without gradient.
+_MANY = DIGITS.but("many memories", eta0=0.03, kappa=32.0, schedule="linear")
+BEYOND = {
+    (T, tau, burn_in): RecallCurve(
+        _MANY.but(
+            f"T = {T}" + (f", τ = {tau:g}" if tau != 1 else "") + (", burn-in" if burn_in else ""),
+            steps=T, tau=tau, burn_in=burn_in,
+        )
+    )
+    for T, tau, burn_in in ((1, 1.0, 0.0), (4, 1.0, 0.0), (16, 1.0, 0.0), (16, 1.0, 12.0), (64, 4.0, 3.0))
+}  # fmt: skip
+_PLAIN = tuple(curve for (_, _, burn_in), curve in BEYOND.items() if not burn_in)
+_BURNT_IN = tuple(curve for curve in BEYOND.values() if curve not in _PLAIN)
 
 STEPS: tuple[Figure, ...] = (
     Figure(
@@ -130,5 +146,29 @@ STEPS: tuple[Figure, ...] = (
         title="digits with half of their rows hidden, held out",
         rows=(tuple(map(Sweep, HIDDEN.values())),),
         claims=(claim("Four steps complete better than one.", LowerLoss(HIDDEN[4], HIDDEN[1])),),
+    ),
+    Figure(
+        name="recall-curves",
+        title="digits, noise 0.5, K = 32 N, Adam: 200 steps of recall, of the trained size τ/T",
+        rows=(
+            (Along(tuple(BEYOND.values()), "error"), Along(tuple(BEYOND.values()), "energy")),
+            (Along(tuple(BEYOND.values()), "moved"), Along(tuple(BEYOND.values()), "at_rest")),
+        ),
+        claims=(
+            claim("The energy never rises.", NeverRises(tuple(BEYOND.values()))),
+            claim("After 200 steps the error is the lower, the larger T is.", EndsLower(_PLAIN)),
+            claim("At T = 16 a burn-in lowers it.", EndsLower((BEYOND[16, 1.0, 0.0], BEYOND[16, 1.0, 12.0]))),
+            *(
+                claim(f"{curve.setting.label}: it is more than 1.5 times that at T.", RunsAway((curve,)))
+                for curve in _PLAIN
+            ),
+            *(
+                claim(f"{curve.setting.label}: at most 1.5 times, {words}.", StaysNear((curve,), of=of))
+                for curve in _BURNT_IN
+                for of, words in (("heldout", "held out"), ("trained", "on samples of the training"))
+            ),
+        ),
+        remark="Dots: where training ends. 200 steps are a time of 200 for T = 1, 50 for T = 4, and 12.5 for "
+        "the others.",
     ),
 )
