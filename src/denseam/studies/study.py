@@ -243,6 +243,11 @@ class Study(Description):
         if self.uses("early") and shortest < 2:
             problems.append("early needs at least 2 steps of recall")
         if self.hide:
+            if (kind := self.source().mixing) is not None:
+                problems.append(
+                    f"hide: data {self.data} is seen in {kind} projections, in which no single feature can "
+                    "be hidden; take shrink 'none'"
+                )
             for scale in self.scales:
                 N, count = self.shape(scale).N, self.hidden(self.shape(scale))
                 if not 0 < count < N:

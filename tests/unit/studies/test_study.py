@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import denseam as dam
+from denseam.data import Preparation
 from denseam.errors import InputError
 from denseam.rules import schedules
 from denseam.rules.fields import grid_values, logspace
@@ -352,6 +353,16 @@ def test_steps_of_recall_are_in_the_shape_and_only_then_in_the_key():
 def test_bad_steps_of_recall_are_refused(changes, words):
     with pytest.raises(dam.InputError, match=words):
         Study(**{"activation": "relu", "optimizer": "adam", "scales": (16,), "eta0": (0.1,)} | changes)
+
+
+def test_only_features_that_are_not_mixed_can_be_hidden(tmp_path):
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).standard_normal((300, 16)))
+    plain = Study("relu", "adam", (16,), (0.1,), data=str(tmp_path / "x.npy"))
+    for shrink in (None, "pca", "orthonormal"):
+        kind = shrink or "rotated"
+        with pytest.raises(dam.InputError, match=f"hide: data .*x.npy is seen in {kind} projections"):
+            dataclasses.replace(plain, hide=0.5, preparation=Preparation(shrink=shrink), name="")
+    assert dataclasses.replace(plain, hide=0.5, preparation=Preparation(shrink="none"), name="").hide == 0.5
 
 
 def test_a_step_above_one_is_allowed_where_it_is_asked_for():
