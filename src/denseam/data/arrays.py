@@ -119,7 +119,7 @@ class ArrayFamily:
 
     @property
     def mixing(self) -> str | None:
-        """The kind of projection that mixes the features; None for blocks of pixels, and features as they are."""
+        """The kind of projection that mixes the features; None if they are pixels or as they are."""
         return None if self.shrink in ("plaquettes", "none") else self.shrink
 
     def describe(self) -> str:

@@ -102,7 +102,7 @@ class Along(Panel):
 
     def draw(self, ax: Any, results: Results) -> None:
         """Draw the panel."""
-        label, logarithmic = CURVES[self.quantity]
+        axis, logarithmic = CURVES[self.quantity]
         for i, curve in enumerate(self.curves):
             kept = results.examples(curve)
             values, T = kept[f"heldout_{self.quantity}"].astype(float), int(kept["trained_steps"])
@@ -110,16 +110,19 @@ class Along(Panel):
                 values = (values - values[-1]) / max(1e-12, values[0] - values[-1])
             if self.quantity == "moved":  # nothing has moved before the first step, nor at rest
                 values = np.where(values > 0, values, np.nan)
-            ax.plot(np.arange(len(values)), values, color=f"C{i}", label=curve.setting.label)
+            label = curve.setting.label
+            if self.quantity == "at_rest":
+                label = f"{kept['heldout_rest_points']} points"
+            ax.plot(np.arange(len(values)), values, color=f"C{i}", label=label)
             ax.plot(T, values[T], "o", color=f"C{i}", markersize=4)
         ax.set_xscale("symlog", linthresh=1)
         ax.set_xlim(0, max(curve.steps for curve in self.curves))
         ax.set_xlabel("steps")
-        ax.set_ylabel(label)
+        ax.set_ylabel(axis)
         if logarithmic:
             ax.set_yscale("log")
             plain_log_ticks(ax.yaxis)
-        if self.quantity == "error":
+        if self.quantity in ("error", "at_rest"):
             ax.legend(fontsize=7)
 
 
