@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from denseam.paper.claims import claim
-from denseam.paper.experiments import RELU_ADAM, RELU_SGD
+from denseam.paper.experiments import RELU_ADAM, RELU_SGD, SOFTMAX_ADAM
 from denseam.paper.figure import Figure, Optimum, Sweep
 from denseam.paper.rates import DoesNotTransfer, LossFalls, LowerLoss, Transfers
 from denseam.paper.readings import TRAINED
@@ -64,6 +64,19 @@ TIMED_DIGITS = {
 HIDDEN = {
     T: DIGITS.but(f"half hidden, T = {T}", noise=0.2, hide=0.5, hide_by="block", steps=T, tau=float(T))
     for T in (1, 4)
+}
+
+#: Softmax through several steps: as prescribed, in a short time, and with other powers.
+_SOFTMAX = SOFTMAX_ADAM.but("T = 1", eta0=(-2.25, -0.5), reach=-1, pinned=TRAINED)
+SOFTMAX = {
+    "one": _SOFTMAX,
+    "long": _SOFTMAX.but("T = 4, τ = 1", steps=4),
+    "short": _SOFTMAX.but("T = 4, τ = 0.3", steps=4, tau=0.3),
+    "finer": _SOFTMAX.but("T = 8, τ = 0.3", steps=8, tau=0.3),
+    "anisotropic": _SOFTMAX.but("T = 4, τ = 0.3, anisotropic", steps=4, tau=0.3, data="anisotropic"),
+    "spread": _SOFTMAX.but(
+        "T = 4, τ = 1, s1 = 1/N, s2 = √(KN)", steps=4, parameterization="s1=N^-1, s2=N^1/2*K^1/2"
+    ),
 }
 
 #: Memories that recall digits far beyond the steps of their training: T steps of size τ/T, after a burn-in of
@@ -146,6 +159,24 @@ STEPS: tuple[Figure, ...] = (
         title="digits with half of their rows hidden, held out",
         rows=(tuple(map(Sweep, HIDDEN.values())),),
         claims=(claim("Four steps complete better than one.", LowerLoss(HIDDEN[4], HIDDEN[1])),),
+    ),
+    Figure(
+        name="steps-softmax",
+        title="softmax, Adam, trained through several steps of recall",
+        rows=(
+            tuple(Sweep(SOFTMAX[name]) for name in ("one", "long", "spread")),
+            tuple(Sweep(SOFTMAX[name]) for name in ("short", "finer", "anisotropic")),
+        ),
+        claims=(
+            claim("At τ = 1 four steps are worse than one.", LowerLoss(SOFTMAX["one"], SOFTMAX["long"])),
+            claim("At τ = 0.3 four steps are better.", LowerLoss(SOFTMAX["short"], SOFTMAX["one"])),
+            *(
+                claim(f"{SOFTMAX[name].label}: the rate transfers along N.", Transfers(SOFTMAX[name]))
+                for name in ("short", "finer", "anisotropic", "spread")
+            ),
+        ),
+        remark="Untrained, the memory amplifies a state by about exp((λ − 1)τ), with λ = ‖∂f‖ above 1 at every "
+        "size. States that grow several times leave the region in which softmax is spread out.",
     ),
     Figure(
         name="recall-curves",
