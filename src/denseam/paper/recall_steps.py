@@ -175,8 +175,8 @@ STEPS: tuple[Figure, ...] = (
                 for name in ("short", "finer", "anisotropic", "spread")
             ),
         ),
-        remark="Untrained, the memory amplifies a state by about exp((λ − 1)τ), with λ = ‖∂f‖ above 1 at every "
-        "size. States that grow several times leave the region in which softmax is spread out.",
+        remark="An untrained memory amplifies a state by up to about exp((λ − 1)τ), where λ = ‖∂f‖ is above 1 "
+        "at every size. A state that grows several times leaves the region in which softmax is spread out.",
     ),
     Figure(
         name="recall-curves",
