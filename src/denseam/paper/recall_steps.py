@@ -175,7 +175,7 @@ STEPS: tuple[Figure, ...] = (
                 for name in ("short", "finer", "anisotropic", "spread")
             ),
         ),
-        remark="An untrained memory amplifies a state by up to about exp((λ − 1)τ), where λ = ‖∂f‖ is above 1 "
+        remark="An untrained memory amplifies a state by up to exp((λ − 1)τ), where λ = ‖∂f‖ is above 1 "
         "at every size. A state that grows several times leaves the region in which softmax is spread out.",
     ),
     Figure(
