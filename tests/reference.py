@@ -379,7 +379,8 @@ class Through:
     """A model trained through T steps of size d; its derivatives run forward, along with the state.
 
     With ``known`` (N×B), these features keep their values, and the loss is per hidden feature, times N. ``early``
-    is the weight of the mean loss over the steps before the last. It passes for a `Model` in `train`.
+    is the weight of the mean loss over the steps before the last. ``burn_in`` are the steps that each sample
+    takes first, without derivatives. It passes for a `Model` in `train`.
     """
 
     model: Model
@@ -387,6 +388,13 @@ class Through:
     d: float
     known: np.ndarray | None = None
     early: float = 0.0
+    burn_in: tuple[int, ...] | None = None
+
+    def burnt_in(self, x: np.ndarray, known: np.ndarray, m: int) -> np.ndarray:
+        """Where sample m starts."""
+        for _ in range(0 if self.burn_in is None else self.burn_in[m]):
+            x = np.where(known, x, x + self.d * (self.model.f(x) - x))
+        return x
 
     def states(self, x: np.ndarray, known: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
         """x_t and ∂x_t/∂(W, b, c) for t = 0 … T."""
@@ -406,7 +414,8 @@ class Through:
         share = X.size / np.sum(~known) / X.shape[1]
         terms = []
         for m in range(X.shape[1]):
-            for t, (x, D) in enumerate(self.states(X[:, m], known[:, m])):
+            start = self.burnt_in(X[:, m], known[:, m], m)
+            for t, (x, D) in enumerate(self.states(start, known[:, m])):
                 weight = 0.0 if t == 0 else 1.0 if t == self.T else self.early / self.T
                 terms.append((share * weight, np.where(known[:, m], 0, x - Y[:, m]), D))
         return terms

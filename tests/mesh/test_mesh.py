@@ -79,8 +79,8 @@ def test_schedules_and_decay_times_too(tmp_path):
         assert apart(alone, shared) < 1e-5, mesh
 
 
-def test_steps_of_recall_and_hidden_features_too(tmp_path):
-    asked = recipe("relu", "adam", steps=3, hide=0.5, name="")
+def test_steps_of_recall_a_burn_in_and_hidden_features_too(tmp_path):
+    asked = recipe("relu", "adam", steps=3, hide=0.5, axes={"burn_in": (2.0,)}, name="")
     alone = train_target(asked, tmp_path / "alone")
     for mesh in MESHES:
         shared = train_target(asked, tmp_path / mesh, mesh=mesh)

@@ -1,6 +1,7 @@
 """The PyTorch bridge against the JAX model: the same numbers, the same rules, the same files."""
 
 import copy
+import dataclasses
 import itertools
 import pickle
 
@@ -17,7 +18,8 @@ import denseam.torch as dt
 from denseam.analysis.causes import CheckCause
 from denseam.errors import InputError, UnboundedEnergyWarning
 from denseam.studies.description import AXES
-from denseam.training.gradient import gradient, step
+from denseam.training.columns import batch_of
+from denseam.training.gradient import gradient, gradient_of_columns, step
 from tests import ROOT
 
 LAGRANGIANS = {
@@ -804,6 +806,27 @@ def test_seeds_and_printing():
 
 
 # --- steps of recall -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("masked", [True, False])
+def test_the_gradient_after_a_burn_in_is_that_of_jax(masked):
+    shape = dam.Shape(N=12, K=30, P=60, B=15, T=3)
+    scales = dam.prescription("relu", "adam").at(shape, eta0=0.02, tau=0.8)
+    model = dam.DenseAM.create(scales, dam.relu(), seed=1, bias_init="normal", dtype=jnp.float64)
+    model = dataclasses.replace(model, steps=dataclasses.replace(model.steps, burn_in=5.0))
+    mine = dt.to_torch(model)
+    X, Y = samples(15, np.float64)
+    known = np.random.default_rng(3).random(X.shape) < 0.4 if masked else np.zeros(X.shape, bool)
+    batch = batch_of(model, *map(jnp.asarray, (X, Y, known)))._replace(delay=jnp.full((1, 15), 4.5 / 6))
+    L, grads = gradient_of_columns(model, batch)
+    hidden = torch.tensor(~known, dtype=torch.float64)
+    end = mine.through(torch.tensor(X), torch.tensor(known), burn_in=4)
+    loss = (hidden * (end - torch.tensor(Y)) ** 2).sum() / (2 * 15) / hidden.mean()
+    loss.backward()
+    close(loss, L, 1e-12)
+    for name in ("W", "b", "c"):
+        close(getattr(mine, name).grad, getattr(grads, name), 1e-10)
+    close(end, model.through(X, known, burn_in=4), 1e-12)
 
 
 @pytest.mark.parametrize("masked", [True, False])

@@ -6,6 +6,7 @@ times that were measured side by side are reliable.
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import itertools
 import math
@@ -90,6 +91,48 @@ def benchmark(
     }
 
 
+def benchmark_steps(
+    features: Sequence[int],
+    steps: Sequence[int],
+    repeats: int = 5,
+    seconds: float = 4.0,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Return the time per operation of training through T steps of recall, over that through one."""
+    _check(features, repeats, seconds)
+    progress = progress or Progress()
+    gpu = jax.devices()[0].platform != "cpu"
+    precision = "tf32" if gpu else "float32"
+    rows = []
+    for N, optimizer in itertools.product(features, ("sgd", "adam")):
+        shapes = {T: dataclasses.replace(REGIME.shape(N), T=T) for T in (1, *steps)}
+        work = {T: MODELS * step_operations(shape) for T, shape in shapes.items()}
+        epochs = _epochs(N, gpu, seconds)  # of one step; all measurements take about as many operations
+        engines = {
+            T: _engine(N, optimizer, precision, max(1, round(epochs * work[1] / work[T])), T=T) for T in work
+        }
+        times: dict[int, list[float]] = {T: [] for T in engines}
+        for _ in range(repeats):
+            for T, (engine, updates) in engines.items():
+                times[T].append(engine() / updates)
+        for T in steps:
+            pairs = zip(times[T], times[1], strict=True)
+            ratio = statistics.median(many / work[T] / (one / work[1]) for many, one in pairs)
+            ms = 1e3 * statistics.median(times[T])
+            rows.append({
+                "features": N, "optimizer": optimizer, "steps": T, "ms_per_step": ms, "per_operation": ratio,
+            })  # fmt: skip
+            progress.message(f"N = {N}, {optimizer}, T = {T}: {ratio:.2f} times the time per operation")
+    return {
+        "device": str(jax.devices()[0].device_kind),
+        "cores": cores(),
+        "precision": precision,
+        "models": MODELS,
+        "rows": rows,
+        "versions": _versions(),
+    }
+
+
 def benchmark_mesh(
     features: Sequence[int],
     mesh: str,
@@ -164,7 +207,7 @@ def _epochs(N: int, gpu: bool, work: float) -> int:
 
 
 def _engine(
-    N: int, optimizer: str, precision: str, epochs: int, models: int = MODELS
+    N: int, optimizer: str, precision: str, epochs: int, models: int = MODELS, T: int = 1
 ) -> tuple[Callable[[], float], int]:
     """Return a function that trains models and returns the seconds it took; and the number of steps."""
     study = Study(
@@ -176,6 +219,7 @@ def _engine(
         seeds=1,
         epochs=epochs,
         precision=precision,
+        steps=T,
     )
     specs = study.runs()
 

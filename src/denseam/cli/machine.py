@@ -12,11 +12,13 @@ import click
 from denseam.cli.options import json_option, quiet_option
 from denseam.cli.program import OK, app, progress_of, show
 from denseam.cli.text import print_table, print_verdicts
+from denseam.errors import InputError
 from denseam.report.wording import quantity
 from denseam.rules.fields import Kind, Parameter, Part
 
 #: The sizes to measure at.
 FEATURES = Parameter(Part.GROWTH, Kind.WHOLES, "Sizes N to measure.", document="features", low=1)
+STEPS = Parameter(Part.TRAINING, Kind.WHOLES, "Steps of recall to measure.", document="steps", low=2)
 #: Packages, and what they are for.
 PACKAGES = {
     "diffrax": "continuous-time flows",
@@ -93,13 +95,21 @@ def _state(name: str, purpose: str) -> str:
 @click.option(
     "--mesh", help="Instead, compare one model on several devices with its plan: memories=4,batch=2, or all."
 )
+@click.option("--steps", help="Instead, compare training through these steps of recall with one: 2,4,8.")
 @json_option
-def bench(features: str, repeats: int, seconds: float, mesh: str | None, json_: bool) -> int:
+def bench(
+    features: str, repeats: int, seconds: float, mesh: str | None, steps: str | None, json_: bool
+) -> int:
     """Compare the speed of training with this machine's peak product rate and a plain PyTorch loop."""
-    from denseam.cli.bench import benchmark, benchmark_mesh
+    from denseam.cli.bench import benchmark, benchmark_mesh, benchmark_steps
 
+    if mesh is not None and steps is not None:
+        raise InputError("mesh and steps are two comparisons: give one of them")
     sizes, progress = FEATURES.read(features), progress_of(False)
-    if mesh is None:
+    if steps is not None:
+        document = benchmark_steps(sizes, STEPS.read(steps), repeats, seconds, progress)
+        show(json_, document, _print_bench_steps, document)
+    elif mesh is None:
         document = benchmark(sizes, repeats, seconds, progress)
         show(json_, document, _print_bench, document)
     else:
@@ -131,6 +141,23 @@ def _print_bench(document: dict[str, Any]) -> None:
     print(
         f"{growth}twice the runs cost {document['runs_ratio']:.2f} times as much; "
         f"peak memory {document['peak_memory_mb']:.0f} MB"
+    )
+
+
+def _print_bench_steps(document: dict[str, Any]) -> None:
+    print_table(
+        f"{document['models']} models on {document['device']}; operations: (12T - 2)·K·N·B",
+        ["N", "optimizer", "T", "ms per step of all", "time per operation, over T = 1"],
+        [
+            [
+                str(r["features"]),
+                r["optimizer"],
+                str(r["steps"]),
+                f"{r['ms_per_step']:.3g}",
+                f"{r['per_operation']:.2f}",
+            ]
+            for r in document["rows"]
+        ],
     )
 
 

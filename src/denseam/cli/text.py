@@ -104,7 +104,7 @@ def print_proposal(proposal: Any) -> None:
     """Print the proposed exponents."""
     rule = proposal.parameterization
     print_table(
-        "proposed exponents, from the slopes of Z, F and ΔZ",
+        "proposed exponents, from the measured slopes",
         ["", f"in {proposal.letter}", "interval", "taken as"],
         [
             [

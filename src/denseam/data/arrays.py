@@ -117,6 +117,11 @@ class ArrayFamily:
         """The number of samples that are never trained on."""
         return len(self._heldout)
 
+    @property
+    def mixing(self) -> str | None:
+        """The kind of projection that mixes the features; None if they are pixels or as they are."""
+        return None if self.shrink in ("plaquettes", "none") else self.shrink
+
     def describe(self) -> str:
         """Return the origin of the data and its preparation in one line."""
         scaled = ", standardized" if self.preparation.standardize else ""

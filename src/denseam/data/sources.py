@@ -46,6 +46,10 @@ class Source(Protocol):
     def heldout_samples(self) -> int | None:
         """The number of samples that are never trained on; None if there is no limit."""
 
+    @property
+    def mixing(self) -> str | None:
+        """The kind of projection that mixes the features of the file; None if each stays by itself."""
+
     def describe(self) -> str:
         """Return the origin of the data and its preparation in one line."""
 
@@ -80,7 +84,7 @@ class Source(Protocol):
 class Gaussian:
     """N(0, I), or N(0, D) with D_i ∝ i^(−exponent) and trace N."""
 
-    features = available = heldout_samples = None
+    features = available = heldout_samples = mixing = None
 
     def __init__(self, name: str) -> None:
         self.name, self.exponent = name, GAUSSIANS[name]

@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
-from denseam.errors import InputError, above_zero, refuse, shown, together, typed
+from denseam.errors import InputError, above_zero, refuse, shown, together, typed, whole
 from denseam.model import checkpoint, lagrangians, shared
 from denseam.model.lagrangians import Elementwise, Identity, Lagrangian, Tanh
 from denseam.model.shared import MULTIPLIERS, what
@@ -334,20 +334,31 @@ class DenseAM(eqx.Module):
         return _recall(self, state, jnp.broadcast_to(mask, state.shape), steps, tolerance, damping)
 
     def through(
-        self, x: Float[ArrayLike, "*samples N"], known: Bool[ArrayLike, "*#samples N"] | None = None
+        self,
+        x: Float[ArrayLike, "*samples N"],
+        known: Bool[ArrayLike, "*#samples N"] | None = None,
+        *,
+        burn_in: int = 0,
     ) -> Float[Array, "*samples N"]:
         """Return the state after the steps of recall that the memory is trained through; f(x) if it has none.
 
-        `known` features keep their value. Its derivatives can be taken, unlike those of `recall`.
+        `known` features keep their value. Its derivatives can be taken, unlike those of `recall`. `burn_in`
+        is a number of steps before these, without derivatives.
         """
         state = self._samples("x", x)
+        refuse(whole(0, burn_in=burn_in))
         T, d = (1, 1.0) if self.steps is None else (self.steps.T, self.steps.size)
 
-        def step(x: Array, _: None) -> tuple[Array, None]:
-            moved = (1 - d) * x + d * self.update(x)
-            return (moved if known is None else jnp.where(known, x, moved)), None
+        def steps(model: DenseAM, x: Array, number: int) -> Array:
+            def step(x: Array, _: None) -> tuple[Array, None]:
+                moved = (1 - d) * x + d * model.update(x)
+                return (moved if known is None else jnp.where(known, x, moved)), None
 
-        return jax.lax.scan(step, state, None, length=T)[0]
+            return jax.lax.scan(step, x, None, length=number)[0]
+
+        if burn_in:
+            state = steps(*jax.lax.stop_gradient((self, state)), burn_in)
+        return steps(self, state, T)
 
     # --- flows in continuous time ----------------------------------------------------------------
 

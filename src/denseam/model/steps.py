@@ -23,11 +23,14 @@ class Steps(eqx.Module):
         d = τ/T, in (0, 1].
     early
         The weight of the loss of the steps before the last, in training; None if there is none.
+    burn_in
+        The most steps without gradient before the T that are trained; None if there are none.
     """
 
     T: int = eqx.field(static=True)
     size: float | Float[Array, ""]
     early: float | Float[Array, ""] | None = None
+    burn_in: float | Float[Array, ""] | None = None
 
     @classmethod
     def of(cls, scales: Scales) -> Steps | None:

@@ -154,7 +154,8 @@ class Claim:
     @property
     def pinned(self) -> bool:
         """Whether it compares readings, so that it is judged once."""
-        return bool(self.settings) and all(setting.pinned for setting in self.settings)
+        every = (*self.settings, *(setting for _, test in self.tests for setting in test.remembered))
+        return bool(every) and all(setting.pinned for setting in every)
 
     @property
     def reading_names(self) -> tuple[str, ...]:

@@ -216,6 +216,11 @@ class Agree(Evidence):
     examples: Examples
     steps: int
 
+    @property
+    def remembered(self) -> tuple[Setting, ...]:
+        """The setting of both memories."""
+        return (self.examples.setting,)
+
     def missing(self, results: Results) -> int:
         """Return 1 if the two memories have not been compared yet."""
         return int(not results.compared(self.examples))

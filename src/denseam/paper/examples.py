@@ -1,6 +1,6 @@
-"""Two memories of one family, trained and compared on the same corrupted images (fig. mnist-examples).
+"""What figures need of trained memories, and not of records: only what drawing needs is kept.
 
-Only what drawing needs is kept: the numbers, and pictures of a few samples.
+`Examples` are two memories of one family, compared on the same corrupted images (fig. mnist-examples).
 """
 
 from __future__ import annotations
@@ -30,18 +30,26 @@ FOLDER, MEMORIES = "examples", "memories"
 
 
 @dataclasses.dataclass(frozen=True)
-class Examples:
-    """A comparison of recall: a setting with one learning rate, numbers of steps, and numbers of samples."""
+class Kept:
+    """Numbers and pictures made with memories of a setting that has one learning rate."""
 
     setting: Setting
-    steps: tuple[int, ...] = (1, 10, 200)
-    samples: int = 100
-    shown: int = 8
+
+    def scales(self, size: Size) -> tuple[int, ...]:
+        """Return the sizes of the memories."""
+        raise NotImplementedError
+
+    def make(self, size: Size, reading: Reading, out: Path, progress: Progress | None = None) -> None:
+        """Train the memories (or resume their training), recall with them, and write what is drawn."""
+        raise NotImplementedError
 
     def key(self, size: Size, reading: Reading) -> str:
         """Return a hash of everything that changes the result."""
-        runs = [self._recipe(size, reading).run(scale)[1].key for scale in size.examples]
-        parts = [*runs, *self.steps, self.samples, self.shown]
+        parts: list[Any] = [self.recipe(size, reading).run(scale)[1].key for scale in self.scales(size)]
+        for field in dataclasses.fields(self):
+            if field.name != "setting":
+                value = getattr(self, field.name)
+                parts += value if isinstance(value, tuple) else [value]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
     def path(self, size: Size, reading: Reading, out: Path) -> Path:
@@ -58,11 +66,46 @@ class Examples:
         except (OSError, InputError) as error:
             raise InputError(f"{path}: {error}; delete the file to make it again") from None
 
+    def write(self, arrays: dict[str, Any], size: Size, reading: Reading, out: Path) -> None:
+        """Write the result."""
+        content = io.BytesIO()
+        np.savez_compressed(content, **arrays)
+        path = self.path(size, reading, out)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, content.getvalue())
+
+    def memory(self, size: Size, reading: Reading, scale: int, out: Path, progress: Progress | None) -> Any:
+        """Return the trained memory of a size."""
+        folder = out / MEMORIES / f"{self.setting.label}-{reading.name}-{size.name}-{scale}".replace(" ", "-")
+        trained = train_target(self.recipe(size, reading), folder, scale=scale, progress=progress)
+        if trained.memory is None:
+            raise InputError(f"the memory with N = {scale} diverged; lower the learning rate of the figure")
+        return trained.memory
+
+    def recipe(self, size: Size, reading: Reading) -> Recipe:
+        """Return how the memories are trained."""
+        study = self.setting.whole_study(size, reading)
+        assert not isinstance(self.setting.eta0, tuple)
+        return Recipe(dataclasses.replace(study, scales=(max(self.scales(size)),)), self.setting.eta0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Examples(Kept):
+    """A comparison of recall: a setting with one learning rate, numbers of steps, and numbers of samples."""
+
+    steps: tuple[int, ...] = (1, 10, 200)
+    samples: int = 100
+    shown: int = 8
+
+    def scales(self, size: Size) -> tuple[int, ...]:
+        """Return the sizes of the large and the small memory."""
+        return size.examples
+
     def make(self, size: Size, reading: Reading, out: Path, progress: Progress | None = None) -> None:
         """Train both memories (or resume their training), recall with both, and write what is drawn."""
-        large, small = (self._memory(size, reading, scale, out, progress) for scale in size.examples)
+        large, small = (self.memory(size, reading, scale, out, progress) for scale in size.examples)
         raw = read(self.setting.get("data"))
-        which = held_out(raw.samples, self._recipe(size, reading).study.preparation.heldout)
+        which = held_out(raw.samples, self.recipe(size, reading).study.preparation.heldout)
         which = which[np.linspace(0, len(which) - 1, min(self.samples, len(which))).round().astype(int)]
         x = dataclasses.replace(raw, array=raw.array[which])
         kept: dict[str, Any] = {"steps": np.array(self.steps), "features": np.array(size.examples)}
@@ -87,20 +130,4 @@ class Examples:
         }
         kept |= {k: np.array(v) for k, v in numbers.items()}
         kept |= {k: v.astype(np.float16) for k, v in pictures.items()}
-        content = io.BytesIO()
-        np.savez_compressed(content, **kept)
-        path = self.path(size, reading, out)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, content.getvalue())
-
-    def _memory(self, size: Size, reading: Reading, scale: int, out: Path, progress: Progress | None) -> Any:
-        folder = out / MEMORIES / f"{self.setting.label}-{reading.name}-{size.name}-{scale}".replace(" ", "-")
-        trained = train_target(self._recipe(size, reading), folder, scale=scale, progress=progress)
-        if trained.memory is None:
-            raise InputError(f"the memory with N = {scale} diverged; lower the learning rate of the figure")
-        return trained.memory
-
-    def _recipe(self, size: Size, reading: Reading) -> Recipe:
-        study = self.setting.whole_study(size, reading)
-        assert not isinstance(self.setting.eta0, tuple)
-        return Recipe(dataclasses.replace(study, scales=(max(size.examples),)), self.setting.eta0)
+        self.write(kept, size, reading, out)

@@ -9,7 +9,7 @@ import numpy as np
 
 from denseam.paper.claims import Claim
 from denseam.paper.curves import diverging, symbol
-from denseam.paper.examples import Examples
+from denseam.paper.examples import Examples, Kept
 from denseam.paper.readings import READINGS, Reading
 from denseam.paper.results import Results
 from denseam.paper.settings import FromSettings, Setting
@@ -27,6 +27,11 @@ class Panel(FromSettings):
     def draw(self, ax: Any, results: Results) -> None:
         """Draw the panel."""
         raise NotImplementedError
+
+    @property
+    def kept(self) -> tuple[Kept, ...]:
+        """What it needs of trained memories."""
+        return ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,6 +139,11 @@ class Tiles(Panel):
     examples: Examples
     of: str
 
+    @property
+    def kept(self) -> tuple[Kept, ...]:
+        """The pictures."""
+        return (self.examples,)
+
     def describe(self) -> str:
         """Say what it shows."""
         return f"pictures: {self.of} memory"
@@ -190,7 +200,8 @@ class Figure:
     @property
     def pinned(self) -> bool:
         """Whether it compares readings, so that it is drawn once."""
-        return bool(self.settings) and all(setting.pinned for setting in self.settings)
+        every = (*self.settings, *(kept.setting for kept in self.examples))
+        return bool(every) and all(setting.pinned for setting in every)
 
     @property
     def readings(self) -> tuple[Reading, ...]:
@@ -210,6 +221,6 @@ class Figure:
         return tuple({s.unlabelled: s for s in every}.values())
 
     @property
-    def examples(self) -> tuple[Examples, ...]:
-        """The comparisons of recall that have to be made, without repetition."""
-        return tuple(dict.fromkeys(panel.examples for panel in self.panels if isinstance(panel, Tiles)))
+    def examples(self) -> tuple[Kept, ...]:
+        """What has to be made with trained memories, without repetition."""
+        return tuple(dict.fromkeys(kept for panel in self.panels for kept in panel.kept))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from denseam.paper.claims import claim
-from denseam.paper.experiments import RELU_ADAM, RELU_SGD
+from denseam.paper.experiments import RELU_ADAM, RELU_SGD, SOFTMAX_ADAM
 from denseam.paper.figure import Figure, Optimum, Sweep
 from denseam.paper.rates import DoesNotTransfer, LossFalls, LowerLoss, Transfers
 from denseam.paper.readings import TRAINED
+from denseam.paper.recall_curves import Along, EndsLower, NeverRises, RecallCurve, RunsAway, StaysNear
 
 #: What all have in common: T steps cost about T times as much, so a quarter of the epochs has to do.
 SHORT = {"reach": -1, "pinned": TRAINED, "length": 0.25}
@@ -67,6 +68,34 @@ HIDDEN = {
     T: DIGITS.but(f"half hidden, T = {T}", noise=0.2, hide=0.5, hide_by="block", steps=T, tau=float(T))
     for T in (1, 4)
 }
+
+#: Softmax through several steps: as prescribed, in a short time, and with other powers.
+_SOFTMAX = SOFTMAX_ADAM.but("T = 1", eta0=(-2.25, -0.5), reach=-1, pinned=TRAINED)
+SOFTMAX = {
+    "one": _SOFTMAX,
+    "long": _SOFTMAX.but("T = 4, τ = 1", steps=4),
+    "short": _SOFTMAX.but("T = 4, τ = 0.3", steps=4, tau=0.3),
+    "finer": _SOFTMAX.but("T = 8, τ = 0.3", steps=8, tau=0.3),
+    "anisotropic": _SOFTMAX.but("T = 4, τ = 0.3, anisotropic", steps=4, tau=0.3, data="anisotropic"),
+    "spread": _SOFTMAX.but(
+        "T = 4, τ = 1, s1 = 1/N, s2 = √(KN)", steps=4, parameterization="s1=N^-1, s2=N^1/2*K^1/2"
+    ),
+}
+
+#: Memories that recall digits far beyond the steps of their training: T steps of size τ/T, after a burn-in of
+#: up to this many times T steps without gradient.
+_MANY = DIGITS.but("many memories", eta0=0.03, kappa=32.0, schedule="linear")
+BEYOND = {
+    (T, tau, burn_in): RecallCurve(
+        _MANY.but(
+            f"T = {T}" + (f", τ = {tau:g}" if tau != 1 else "") + (", burn-in" if burn_in else ""),
+            steps=T, tau=tau, burn_in=burn_in,
+        )
+    )
+    for T, tau, burn_in in ((1, 1.0, 0.0), (4, 1.0, 0.0), (16, 1.0, 0.0), (16, 1.0, 12.0), (64, 4.0, 3.0))
+}  # fmt: skip
+_PLAIN = tuple(curve for (_, _, burn_in), curve in BEYOND.items() if not burn_in)
+_BURNT_IN = tuple(curve for curve in BEYOND.values() if curve not in _PLAIN)
 
 STEPS: tuple[Figure, ...] = (
     Figure(
@@ -133,5 +162,47 @@ STEPS: tuple[Figure, ...] = (
         title="digits with half of their rows hidden, held out",
         rows=(tuple(map(Sweep, HIDDEN.values())),),
         claims=(claim("Four steps complete better than one.", LowerLoss(HIDDEN[4], HIDDEN[1])),),
+    ),
+    Figure(
+        name="steps-softmax",
+        title="softmax, Adam, trained through several steps of recall",
+        rows=(
+            tuple(Sweep(SOFTMAX[name]) for name in ("one", "long", "spread")),
+            tuple(Sweep(SOFTMAX[name]) for name in ("short", "finer", "anisotropic")),
+        ),
+        claims=(
+            claim("At τ = 1 four steps are worse than one.", LowerLoss(SOFTMAX["one"], SOFTMAX["long"])),
+            claim("At τ = 0.3 four steps are better.", LowerLoss(SOFTMAX["short"], SOFTMAX["one"])),
+            *(
+                claim(f"{SOFTMAX[name].label}: the rate transfers along N.", Transfers(SOFTMAX[name]))
+                for name in ("short", "finer", "anisotropic", "spread")
+            ),
+        ),
+        remark="An untrained memory amplifies a state by up to exp((λ − 1)τ), where λ = ‖∂f‖ is above 1 "
+        "at every size. A state that grows several times leaves the region in which softmax is spread out.",
+    ),
+    Figure(
+        name="recall-curves",
+        title="digits, noise 0.5, K = 32 N, Adam: 200 steps of recall, of the trained size τ/T",
+        rows=(
+            (Along(tuple(BEYOND.values()), "error"), Along(tuple(BEYOND.values()), "energy")),
+            (Along(tuple(BEYOND.values()), "moved"), Along(tuple(BEYOND.values()), "at_rest")),
+        ),
+        claims=(
+            claim("The energy never rises.", NeverRises(tuple(BEYOND.values()))),
+            claim("After 200 steps the error is the lower, the larger T is.", EndsLower(_PLAIN)),
+            claim("At T = 16 a burn-in lowers it.", EndsLower((BEYOND[16, 1.0, 0.0], BEYOND[16, 1.0, 12.0]))),
+            *(
+                claim(f"{curve.setting.label}: it is more than 1.5 times that at T.", RunsAway((curve,)))
+                for curve in _PLAIN
+            ),
+            *(
+                claim(f"{curve.setting.label}: at most 1.5 times, {words}.", StaysNear((curve,), of=of))
+                for curve in _BURNT_IN
+                for of, words in (("heldout", "held out"), ("trained", "on samples of the training"))
+            ),
+        ),
+        remark="Dots: where training ends. 200 steps are a time of 200 for T = 1, 50 for T = 4, and 12.5 for "
+        "the others.",
     ),
 )

@@ -14,7 +14,7 @@ from jaxtyping import Float
 
 from denseam.analysis.transfer import Verdict, horizon, verdict
 from denseam.errors import InputError
-from denseam.paper.examples import Examples
+from denseam.paper.examples import Kept
 from denseam.paper.readings import Reading
 from denseam.paper.settings import Setting
 from denseam.paper.sizes import Size
@@ -74,15 +74,15 @@ class Results:
             by_scale[scale] = x, np.where(np.isfinite(values), values, np.nan)
         return by_scale
 
-    def examples(self, examples: Examples) -> dict[str, Any]:
-        """Return a comparison of recall."""
+    def examples(self, examples: Kept) -> dict[str, Any]:
+        """Return what was made with trained memories."""
         comparison = None if self._out is None else examples.read(self.size, self.reading, self._out)
         if comparison is None:
             raise InputError("the examples of recall have not been made yet")
         return comparison
 
-    def compared(self, examples: Examples) -> bool:
-        """Return whether the comparison of recall has been made."""
+    def compared(self, examples: Kept) -> bool:
+        """Return whether it has been made."""
         return self._out is not None and examples.path(self.size, self.reading, self._out).is_file()
 
     def rate(self, setting: Setting, eta0: float | None = None) -> float:

@@ -9,7 +9,7 @@ from typing import Any
 
 from denseam.paper.readings import Reading
 from denseam.paper.sizes import Size
-from denseam.rules.cost import operations
+from denseam.rules.cost import step_operations
 from denseam.rules.fields import logspace
 from denseam.rules.regimes import regime_letter
 from denseam.studies.description import DOCUMENT
@@ -137,8 +137,8 @@ def _within(study: Study, optimizer: str) -> Study:
     What an update costs against that of the other optimizer is taken at the largest scale.
     """
     shape = study.regime.shape(max(study.scales))
-    allowed = operations(shape, study.epochs, optimizer)
-    return dataclasses.replace(study, epochs=max(1, round(study.epochs * allowed / study.operations(shape))))
+    share = step_operations(shape, optimizer) / study.step_operations(shape)
+    return dataclasses.replace(study, epochs=max(1, round(study.epochs * share)))
 
 
 def setting(
@@ -163,6 +163,11 @@ class FromSettings:
     def settings(self) -> tuple[Setting, ...]:
         """The settings that have to be trained for it."""
         return tuple(_settings_in(getattr(self, field.name) for field in dataclasses.fields(self)))
+
+    @property
+    def remembered(self) -> tuple[Setting, ...]:
+        """The settings of which it needs a trained memory, and no runs."""
+        return ()
 
     def unlabelled(self) -> Any:
         """Return what it asks, whatever its settings are called: equal for equal tests of equal runs."""

@@ -234,4 +234,4 @@ def _time(seconds: float) -> str:
 
 def _price(spec: RunSpec) -> float:
     """Return the operations of one step, with a small overhead for the call."""
-    return step_operations(spec.shape) + 1e5
+    return step_operations(spec.shape, burn_in=spec.values["burn_in"]) + 1e5

@@ -17,25 +17,23 @@ def updates(shape: Shape, epochs: int) -> int:
 NEWTON_SCHULZ_STEPS = 5
 
 
-def step_operations(shape: Shape, optimizer: str = "sgd", *, recompute: bool = False) -> float:
+def step_operations(
+    shape: Shape, optimizer: str = "sgd", *, recompute: bool = False, burn_in: float = 0.0
+) -> float:
     """Return the least operations of one update, with the products that the optimizer needs of its own.
 
     ``10·K·N·B`` are those of W G, WᵀS, W R, S Rᵀ and A Gᵀ. Each further step of recall takes these and WᵀA,
-    ``(12T − 2)·K·N·B`` in all, and with `recompute` W G twice. Each step of Newton–Schulz takes
-    ``4·m²·n + 2·m³`` for XXᵀ, its square and the product with X, where m is the shorter side of W.
+    ``(12T − 2)·K·N·B`` in all, and with `recompute` W G twice. A `burn_in`, in units of T, takes W G
+    and WᵀS in each of its steps. Each step of Newton–Schulz takes ``4·m²·n + 2·m³`` for XXᵀ, its square and
+    the product with X, where m is the shorter side of W.
     """
     assert shape.B is not None
     own = 0.0
     if OPTIMIZERS[optimizer].normalisation is Normalisation.ORTHOGONAL:
         m, n = sorted((shape.K, shape.N))
         own = NEWTON_SCHULZ_STEPS * (4.0 * m**2 * n + 2.0 * m**3)
-    products = 12.0 * shape.T - 2 + (2 * shape.T if recompute else 0)
+    products = 12.0 * shape.T - 2 + (2 * shape.T if recompute else 0) + 4 * round(burn_in * shape.T)
     return products * shape.K * shape.N * shape.B + own
-
-
-def operations(shape: Shape, epochs: int, optimizer: str = "sgd") -> float:
-    """Return the floating-point operations of a run."""
-    return updates(shape, epochs) * step_operations(shape, optimizer)
 
 
 def training_bytes(

@@ -122,6 +122,10 @@ class Hyperparameters:
     early: float = _axis(
         Part.TRAINING, "Weight of the mean loss of the steps of recall before the last.", 0.0
     )
+    burn_in: float = _axis(
+        Part.TRAINING, "Longest burn-in: steps of recall without gradient before the trained ones.", 0.0,
+        unit="T",
+    )  # fmt: skip
 
 
 #: The axes of a study: everything that can be swept.

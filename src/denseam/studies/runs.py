@@ -52,7 +52,10 @@ def steps_of(study: Study, spec: RunSpec, scales: Scales, dtype: Any) -> Steps |
     if not study.recalls(spec.shape):
         return None
     early = jnp.asarray(spec.values["early"], dtype) if study.uses("early") else None
-    return Steps(spec.shape.T, jnp.asarray(scales.step, dtype), early)
+    burn_in = None
+    if study.uses("burn_in"):
+        burn_in = jnp.asarray(round(spec.values["burn_in"] * spec.shape.T), dtype)
+    return Steps(spec.shape.T, jnp.asarray(scales.step, dtype), early, burn_in)
 
 
 def optimizer_of(study: Study, spec: RunSpec, scales: Scales) -> Optimizer:

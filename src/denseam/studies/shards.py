@@ -28,7 +28,6 @@ from denseam import __version__
 from denseam.data.readers import NAMED
 from denseam.data.sources import GAUSSIANS
 from denseam.errors import InputError
-from denseam.rules.cost import step_operations
 from denseam.studies.engine import train_runs
 from denseam.studies.records import Row, row
 from denseam.studies.runs import Interrupted, Outcome, evenly, sharing_batches
@@ -189,7 +188,7 @@ def _pack(groups: Pieces, aim: float, kind: str) -> list[tuple[float, Pieces]]:
 def _seconds(study: Study, group: Sequence[RunSpec], kind: str) -> float:
     """Return approximately how long runs of one shape take; on a GPU they advance together."""
     shape, calls = group[0].shape, len(group) if kind == "cpu" else 1
-    step = step_operations(shape, study.optimizer)
+    step = study.step_operations(shape)
     return study.updates(shape) * (len(group) * step / RATES[kind] + calls * CALLING[kind])
 
 

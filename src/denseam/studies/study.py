@@ -116,7 +116,8 @@ class Study(Description):
         Its name in tables; made from the settings by default.
     steps
         T, the steps of recall ``x ← x + (τ/T)(f(x) − x)`` that the memory is trained through; the loss is
-        that of the last state. τ is the axis ``tau``.
+        that of the last state. τ is the axis ``tau``. The axis ``burn_in`` is the longest burn-in, in units
+        of T: each sample first takes up to that many steps without gradient.
     overshoot
         Whether τ/T may be above 1, where a step can raise the energy.
     hide, hide_by
@@ -242,6 +243,11 @@ class Study(Description):
         if self.uses("early") and shortest < 2:
             problems.append("early needs at least 2 steps of recall")
         if self.hide:
+            if (kind := self.source().mixing) is not None:
+                problems.append(
+                    f"hide: data {self.data} is seen in {kind} projections, in which no single feature can "
+                    "be hidden; take shrink 'none'"
+                )
             for scale in self.scales:
                 N, count = self.shape(scale).N, self.hidden(self.shape(scale))
                 if not 0 < count < N:
@@ -375,7 +381,7 @@ class Study(Description):
 
     def recalls(self, shape: Shape) -> bool:
         """Return whether runs of a shape are trained through steps of recall, and not on one update f(x)."""
-        return shape.T > 1 or self.grid["tau"] != (1.0,) or self.hide > 0
+        return shape.T > 1 or self.grid["tau"] != (1.0,) or self.hide > 0 or self.uses("burn_in")
 
     def hidden(self, shape: Shape) -> int:
         """Return the number of features that are hidden in training."""
@@ -387,7 +393,12 @@ class Study(Description):
 
     def operations(self, shape: Shape) -> float:
         """Return the floating-point operations of a run at a shape."""
-        return cost.operations(shape, self.epochs_at(shape), self.optimizer)
+        return self.updates(shape) * self.step_operations(shape)
+
+    def step_operations(self, shape: Shape, *, recompute: bool = False) -> float:
+        """Return the operations of one update at a shape, with the longest burn-in of any run."""
+        longest = max(self.grid["burn_in"])
+        return cost.step_operations(shape, self.optimizer, recompute=recompute, burn_in=longest)
 
     def epochs_at(self, shape: Shape) -> int:
         """Return the epochs of a run at a shape: those of the study, unless they are one of its sizes."""

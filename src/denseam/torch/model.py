@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from denseam.errors import InputError
+from denseam.errors import InputError, refuse, whole
 from denseam.model import checkpoint, shared
 from denseam.model.shared import MULTIPLIERS, what
 from denseam.rules import Scales
@@ -182,16 +182,25 @@ class DenseAM(nn.Module):  # type: ignore[misc, unused-ignore]  # untyped where 
         """Return f(x)."""
         return self.update(x)
 
-    def through(self, x: Tensor, known: Tensor | None = None) -> Tensor:
+    def through(self, x: Tensor, known: Tensor | None = None, *, burn_in: int = 0) -> Tensor:
         """Return the state after the steps of recall that the memory is trained through; f(x) if it has none.
 
         `known` features keep their value. Training takes ``((through(x) - y) ** 2).sum(-1).mean() / 2``.
+        `burn_in` is a number of steps before these, without derivatives.
         """
-        T, d = (1, 1.0) if self.steps is None else self.steps
-        for _ in range(T):
-            moved = (1 - d) * x + d * self.update(x)
-            x = moved if known is None else torch.where(known, x, moved)
+        refuse(whole(0, burn_in=burn_in))
+        with torch.no_grad():
+            for _ in range(burn_in):
+                x = self._stepped(x, known)
+        for _ in range(1 if self.steps is None else self.steps.T):
+            x = self._stepped(x, known)
         return x
+
+    def _stepped(self, x: Tensor, known: Tensor | None) -> Tensor:
+        """Return the state after a step of the training's size."""
+        d = 1.0 if self.steps is None else self.steps.size
+        moved = (1 - d) * x + d * self.update(x)
+        return moved if known is None else torch.where(known, x, moved)
 
     # --- energies and recall -------------------------------------------------------------------------
 

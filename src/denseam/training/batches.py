@@ -60,6 +60,14 @@ def noisy_batch(
     return add_noise(Y, key, noise), Y
 
 
+class Rows(NamedTuple):
+    """Where a batch starts, what is known of it, and its delays as in `Starts`; samples are rows."""
+
+    X: Float[Array, "*batches B N"]
+    known: Bool[Array, "*batches B N"] | None
+    delay: Float[Array, "*batches B 1"] | None
+
+
 class View(eqx.Module):
     """How training sees a batch.
 
@@ -71,29 +79,31 @@ class View(eqx.Module):
     hidden, by
         How many features are hidden, and which: 'features' and 'block' are drawn for each sample, 'last' are
         always the same.
+    delayed
+        Whether samples go through a burn-in without gradient, of a length drawn for each.
     """
 
     features: Elementwise | None
     hidden: int = eqx.field(static=True, default=0)
     by: str = eqx.field(static=True, default="features")
+    delayed: bool = eqx.field(static=True, default=False)
 
     @classmethod
     def of(cls, model: DenseAM, hidden: int = 0, by: str = "features") -> View:
         """Return what a model is trained on."""
-        return cls(model.features if model.steps is None else None, hidden, by)
+        if model.steps is None:
+            return cls(model.features, hidden, by)
+        return cls(None, hidden, by, model.steps.burn_in is not None)
 
-    def starts(
-        self, Y: Float[Array, "B N"], key: Key[Array, ""], noise: ArrayLike
-    ) -> tuple[Float[Array, "B N"], Bool[Array, "B N"] | None]:
-        """Return noisy samples and what is known of them, None if nothing is hidden.
-
-        Known features are as in Y; hidden ones start from noise alone.
-        """
-        X = add_noise(Y, key, noise)
-        if not self.hidden:
-            return X, None
-        known = ~self._hidden(jax.random.fold_in(key, 1), Y.shape)
-        return jnp.where(known, Y, X - Y), known
+    def starts(self, Y: Float[Array, "B N"], key: Key[Array, ""], noise: ArrayLike) -> Rows:
+        """Return where samples start: known features as in Y, hidden ones from noise alone."""
+        X, known, delay = add_noise(Y, key, noise), None, None
+        if self.hidden:
+            known = ~self._hidden(jax.random.fold_in(key, 1), Y.shape)
+            X = jnp.where(known, Y, X - Y)
+        if self.delayed:
+            delay = jax.random.uniform(jax.random.fold_in(key, 2), (len(Y), 1), Y.dtype)
+        return Rows(X, known, delay)
 
     def _hidden(self, key: Key[Array, ""], shape: tuple[int, ...]) -> Bool[Array, "B N"]:
         B, N = shape
@@ -105,32 +115,22 @@ class View(eqx.Module):
             return (place - first) % N < self.hidden
         return jnp.argsort(jax.random.uniform(key, shape), axis=-1) < self.hidden
 
-    def of_rows(
-        self,
-        X: Float[Array, "*batches B N"],
-        Y: Float[Array, "*batches B N"],
-        known: Bool[Array, "*batches B N"] | None = None,
-    ) -> Batch:
-        """Return noisy and clean samples, given as rows, as the batches that training sees."""
-        X, Y = jnp.swapaxes(X, -1, -2), jnp.swapaxes(Y, -1, -2)
+    def of_rows(self, rows: Rows, Y: Float[Array, "*batches B N"]) -> Batch:
+        """Return starts and clean samples as the batches that training sees."""
+        (X, known, delay), Y = jax.tree.map(lambda V: jnp.swapaxes(V, -1, -2), (rows, Y))
         if self.features is not None:
             return Columns(self.features.activation(X), Y)
-        return Starts(X, Y, None if known is None else jnp.swapaxes(known, -1, -2))
+        return Starts(X, Y, known, delay)
 
     def cut(self, Y: Float[Array, "P N"], key: Key[Array, ""], noise: ArrayLike, n: int, size: int) -> Batch:
         """Return samples as n batches of a size, with one draw of the noise for all of them."""
-        X, known = self.starts(Y, key, noise)
-
-        def pieces(V: Array) -> Array:
-            return V[: n * size].reshape(n, size, -1)
-
-        return self.of_rows(pieces(X), pieces(Y), None if known is None else pieces(known))
+        rows = self.starts(Y, key, noise)
+        return self.of_rows(*jax.tree.map(lambda V: V[: n * size].reshape(n, size, -1), (rows, Y)))
 
 
 def noisy_columns(clean: Array, keys: Array, noise: ArrayLike, view: View) -> Batch:
     """Return clean batches, steps × samples × features, with noise and as training sees them."""
-    X, known = jax.vmap(lambda Y, key: view.starts(Y, key, noise))(clean, keys)
-    return view.of_rows(X, clean, known)
+    return view.of_rows(jax.vmap(lambda Y, key: view.starts(Y, key, noise))(clean, keys), clean)
 
 
 def draw(

@@ -33,11 +33,22 @@ class Columns(NamedTuple):
 
 
 class Starts(NamedTuple):
-    """A batch for steps of recall: where they start, and which features keep their value, if any."""
+    """A batch for steps of recall.
+
+    Attributes
+    ----------
+    X, Y
+        Where they start, and the clean samples.
+    known
+        Which features keep their value, if any.
+    delay
+        The length of each sample's burn-in as a share of the longest, in [0, 1); None if there is none.
+    """
 
     X: Float[Array, "N B"]
     Y: Float[Array, "N B"]
     known: Bool[Array, "N B"] | None = None
+    delay: Float[Array, "1 B"] | None = None
 
 
 #: A batch as training sees it: `Starts` if the model takes its steps of recall, `Columns` otherwise.

@@ -285,6 +285,7 @@ def _over_random(X: Array, Y: Array) -> Array:
 
 def measure_through(model: DenseAM, optimizer: Optimizer, state: Any, batch: Starts) -> dict[str, Array]:
     """Return the quantities of `THROUGH` for the step that the optimizer would take now."""
+    batch = trajectory.burnt_in(model, batch)
     _, gradient = trajectory.gradient(model, batch)
     change, _ = optimizer.update(gradient, state, model.parameters)
     after = model.with_parameters(Parameters(*(p + u for p, u in zip(model.parameters, change, strict=True))))

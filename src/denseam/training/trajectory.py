@@ -17,6 +17,9 @@ A *known* feature keeps its value in every step. It is no output of f then, so i
 that of the hidden features, times N over their mean number, so that it is per hidden feature what it is per
 feature without a mask. With a weight ω on the steps before the last, L has the term
 (ω/T) Σ_{0<t<T} ‖x_t − Y‖² / (2B) more, and λ_t the term (ω/T)(x_t − Y).
+
+With a *burn-in*, x_0 is not the noisy sample but the state that the model itself reaches from it, in a number
+of the same steps that is drawn for each sample. It is a constant for the gradient.
 """
 
 from __future__ import annotations
@@ -41,6 +44,7 @@ class Sums(NamedTuple):
 
 def loss(model: DenseAM, batch: Starts) -> Float[Array, ""]:
     """Return L."""
+    batch = burnt_in(model, batch)
     _, states = _forward(model, batch, keep=False)
     return _loss(model, batch, states)
 
@@ -49,6 +53,7 @@ def gradient(
     model: DenseAM, batch: Starts, *, joined: Joined = True, recompute: bool = False
 ) -> tuple[Float[Array, ""], Parameters]:
     """Return L and its gradient; with `recompute`, no pre-activations are kept for the way back."""
+    batch = burnt_in(model, batch)
     kept, states = _forward(model, batch, keep=not recompute)
     sums, B = _back(model, batch, kept, states, joined), batch.Y.shape[1]
     return _loss(model, batch, states), Parameters(
@@ -59,7 +64,7 @@ def gradient(
 
 
 def passed(model: DenseAM, batch: Starts) -> tuple[Float[Array, "T K B"], Float[Array, "T N B"]]:
-    """Return Z_0 … Z_{T−1} and x_1 … x_T."""
+    """Return Z_0 … Z_{T−1} and x_1 … x_T; a burn-in has to be taken before."""
     Z, states = _forward(model, batch, keep=True)
     assert Z is not None
     return Z, states
@@ -68,17 +73,37 @@ def passed(model: DenseAM, batch: Starts) -> tuple[Float[Array, "T K B"], Float[
 def _forward(model: DenseAM, batch: Starts, *, keep: bool) -> tuple[Array | None, Float[Array, "T N B"]]:
     """Return Z_0 … Z_{T−1} if they are to be kept, and x_1 … x_T."""
     assert model.steps is not None
-    d, (C, activation, _) = model.steps.size, column_functions(model)
 
     def step(X: Array, _: None) -> tuple[Array, tuple[Array | None, Array]]:
-        Z = hidden(model, _drive(model, X))
-        # For d = 1 this is f(x) itself, to the last bit.
-        moved = (1 - d) * X + d * readout(model, C(activation(Z)))
-        new = moved if batch.known is None else jnp.where(batch.known, X, moved)
+        Z, new = _step(model, X, batch.known)
         return new, (Z if keep else None, new)
 
     _, (Z, X) = jax.lax.scan(step, batch.X, None, length=model.steps.T)
     return Z, X
+
+
+def _step(model: DenseAM, X: Float[Array, "N B"], known: Array | None) -> tuple[Array, Array]:
+    """Return Z of a state, and the state after it."""
+    assert model.steps is not None
+    d, (C, activation, _) = model.steps.size, column_functions(model)
+    Z = hidden(model, _drive(model, X))
+    # For d = 1 this is f(x) itself, to the last bit.
+    moved = (1 - d) * X + d * readout(model, C(activation(Z)))
+    return Z, moved if known is None else jnp.where(known, X, moved)
+
+
+def burnt_in(model: DenseAM, batch: Starts) -> Starts:
+    """Return a batch that starts where the burn-in ends: after each sample's own number of steps."""
+    assert model.steps is not None
+    if batch.delay is None or model.steps.burn_in is None:
+        return batch
+    fixed = jax.lax.stop_gradient(model)
+    steps = jnp.floor(batch.delay * (model.steps.burn_in + 1))
+
+    def step(t: Array, X: Array) -> Array:
+        return jnp.where(t < steps, _step(fixed, X, batch.known)[1], X)
+
+    return batch._replace(X=jax.lax.fori_loop(0, jnp.max(steps).astype(int), step, batch.X), delay=None)
 
 
 def _loss(model: DenseAM, batch: Starts, states: Float[Array, "T N B"]) -> Float[Array, ""]:

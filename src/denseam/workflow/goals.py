@@ -85,7 +85,8 @@ class Goal:
     def operations(self, scale: int, epochs: int | None = None) -> float:
         """Return the operations of one run at a scale; by default with the epochs of the small models."""
         shape = self.study.shape(scale)
-        return cost.operations(shape, shape.E or epochs or self.short_epochs, self.study.optimizer)
+        length = shape.E or epochs or self.short_epochs
+        return cost.updates(shape, length) * self.study.step_operations(shape)
 
     @property
     def target_operations(self) -> float:

@@ -38,6 +38,9 @@ from denseam.workflow.likeness import Difference, Reference, differences, unlike
 STEPS = 10
 #: Maximum size of the hidden states of the samples that are recalled at once, in bytes.
 PIECE_BYTES = 1 << 28
+#: Two states are one rest point if no entry differs by more than this times max(1, max|x|): a state that
+#: counts as at rest may still be many of its small steps away from it.
+SAME_POINT = 0.01
 #: Index along recall of the start, of one step and of the end.
 TIMES = {"start": 0, "once": 1, "end": -1}
 
@@ -248,7 +251,7 @@ class Memory:
         clean, start = (np.asarray(v, self.model.W.dtype) for v in (clean, start))
         size = max(1, PIECE_BYTES // (4 * (4 * self.model.K + steps)))
         free = np.ones(clean.shape, bool) if held is None else ~held
-        parts, squares, cosines = [], np.zeros(steps + 1), np.zeros(steps + 1)
+        parts, squares, cosines, moves = [], *np.zeros((3, steps + 1))
         for begin in range(0, len(start), size):
             piece = slice(begin, begin + size)
             mask = None if held is None else held[piece]
@@ -266,7 +269,8 @@ class Memory:
             for t in range(1, steps + 1):
                 if not rests.all():
                     step = self.model.recall(state, 1, tolerance, damping=damping, clamp=mask)
-                    state = np.where(rests[:, None], state, np.asarray(step.state))
+                    before, state = state, np.where(rests[:, None], state, np.asarray(step.state))
+                    moves[t] += np.sum((state - before) ** 2, dtype=np.float64)
                     energies[~rests, t:] = np.asarray(step.energies)[~rests, 1:]
                     taken += ~rests
                     rests = rests | np.asarray(step.converged)
@@ -275,8 +279,10 @@ class Memory:
             parts.append((state, energies, taken, rests, once))
         state, energies, taken, rests, once = (np.concatenate(v) for v in zip(*parts, strict=True))
         errors = squares / max(1, int(free.sum()))
+        moved = np.sqrt(moves / max(1, int(free.sum())))
+        cosines /= len(clean)
         return Recalled(
-            self, level, clean, start, once, state, energies, errors, cosines / len(clean), taken, rests, held
+            self, level, clean, start, once, state, energies, errors, cosines, moved, taken, rests, held
         )
 
 
@@ -309,6 +315,8 @@ class Recalled:
     cosines
         The mean cosine of the angle between a sample and its state, over the same features. It ignores
         contrast, which many steps increase.
+    moved
+        The root mean square of what every step changes, over the same features; 0 at the start.
     steps, converged
         The number of steps of each sample, and whether it is at rest.
     held
@@ -326,6 +334,7 @@ class Recalled:
     energies: Float[np.ndarray, "n T"]
     errors: Float[np.ndarray, " T"]
     cosines: Float[np.ndarray, " T"]
+    moved: Float[np.ndarray, " T"]
     steps: np.ndarray[Any, np.dtype[Any]]
     converged: np.ndarray[Any, np.dtype[Any]]
     held: np.ndarray[Any, np.dtype[Any]] | None
@@ -348,6 +357,21 @@ class Recalled:
         return int(np.argmin(self.errors))
 
     @property
+    def at_rest(self) -> Float[np.ndarray, " T"]:
+        """The share of samples at rest, before the first and after every step."""
+        return np.asarray([np.mean(self.converged & (self.steps <= t)) for t in range(len(self.errors))])
+
+    @property
+    def rest_points(self) -> int:
+        """The number of distinct states among those at rest (`SAME_POINT`)."""
+        points: list[Any] = []
+        for state in self.state[self.converged]:
+            near = SAME_POINT * max(1.0, float(np.max(np.abs(state))))
+            if not points or np.min(np.max(np.abs(np.asarray(points) - state), axis=1)) > near:
+                points.append(state)
+        return len(points)
+
+    @property
     def hint(self) -> Hint | None:
         """How the error went along the steps, and what it suggests; None if nothing was added or hidden."""
         return hint(self)
@@ -366,6 +390,7 @@ class Recalled:
             "energy_end": float(np.mean(self.energies[:, -1])),
             "largest_rise": self.largest_rise,
             "converged": int(self.converged.sum()),
+            "rest_points": self.rest_points,
             "steps_mean": float(np.mean(self.steps)),
             "course": advice.course.value if advice else None,
             "hint": advice.describe() if advice else None,

@@ -19,7 +19,7 @@ from denseam.analysis.thresholds import REGRET_GOOD
 from denseam.data.concerns import Concern
 from denseam.errors import InputError, listed, refuse, typed
 from denseam.rules import Shape
-from denseam.rules.cost import operations, step_operations, training_bytes, updates
+from denseam.rules.cost import step_operations, training_bytes, updates
 from denseam.rules.optimizers import OPTIMIZERS
 from denseam.rules.sizes import WORDS
 from denseam.training.devices import cores, platform_of
@@ -158,9 +158,9 @@ def plan(goal: Goal, *, seeds: int = 3, budget: float = BUDGET, machine: Machine
             scale=scale,
             shape=shape,
             runs=runs,
-            operations=runs * operations(shape, length, study.optimizer),
+            operations=runs * updates(shape, length) * study.step_operations(shape),
             bytes_per_run=training_bytes(shape, study.optimizer, 8 if study.precision == "float64" else 4),
-            seconds=seconds(shape, length, runs, machine, together, study.optimizer),
+            seconds=seconds(shape, length, runs, machine, together, study.step_operations(shape)),
         )
 
     runs = expected_runs(goal, seeds, budget)
@@ -175,12 +175,15 @@ def plan(goal: Goal, *, seeds: int = 3, budget: float = BUDGET, machine: Machine
 
 
 def seconds(
-    shape: Shape, epochs: int, runs: int, machine: Machine, many: bool, optimizer: str = "sgd"
+    shape: Shape, epochs: int, runs: int, machine: Machine, many: bool, products: float | None = None
 ) -> float:
-    """Return the estimated time of runs: `many` at the same time, or one on all cores."""
+    """Return the estimated time of runs: `many` at the same time, or one on all cores.
+
+    `products` are the operations of an update; by default those of SGD.
+    """
     N, K, B = shape.N, shape.K, shape.B
     assert B is not None
-    products = step_operations(shape, optimizer)
+    products = step_operations(shape) if products is None else products
     if machine.platform != "cpu":
         work = runs * products / (GPU_STEP_SHARE * machine.product_rate)
         return updates(shape, epochs) * (work + GPU_PER_STEP)

@@ -35,7 +35,7 @@ from denseam.model import checkpoint
 from denseam.model.dense_am import DenseAM, Parameters
 from denseam.model.steps import Steps
 from denseam.model.streams import stream
-from denseam.rules.cost import recomputes, step_operations
+from denseam.rules.cost import recomputes
 from denseam.studies.documents import to_document
 from denseam.studies.runs import activation_of, build, scales_of
 from denseam.studies.study import RunSpec, Study, decays
@@ -308,7 +308,7 @@ class _Training:
     def _segment_steps(self) -> int:
         """Return the number of steps that are read and taken at once, within an epoch."""
         rate = 1e11 if self.platform == "cpu" else 5e13
-        seconds = step_operations(self.spec.shape, self.study.optimizer) / rate + 2e-5
+        seconds = self.study.step_operations(self.spec.shape) / rate + 2e-5
         size = self.B * self.spec.shape.N * jnp.dtype(self.dtype).itemsize
         return int(max(1, min(self.per_epoch, SEGMENT_SECONDS / seconds, SEGMENT_BYTES / size)))
 

@@ -250,8 +250,9 @@ def test_where_the_model_stays_states_do_and_only_a_batch_changes_a_step(regime)
     judged = {s.name for s in found.slopes if s.judged}
     assert {"Z", "F"} <= judged
     assert ("dZ_exact" in judged) == (regime != "batch-only")
-    with pytest.raises(dam.InputError, match="exponents are found where the model grows"):
-        dam.find_exponents("relu", "sgd", regime=regime, **small)
+    if regime != "steps-only":
+        with pytest.raises(dam.InputError, match="exponents are found where the model or its steps grow"):
+            dam.find_exponents("relu", "sgd", regime=regime, **small)
 
 
 def test_a_step_of_recall_of_size_one_fails_along_the_steps():
@@ -264,6 +265,23 @@ def test_a_step_of_recall_of_size_one_fails_along_the_steps():
     assert wrong.letter == "T"
     with pytest.raises(dam.InputError, match="exponents are found with one step of recall"):
         dam.find_exponents("relu", "sgd", regime="proportional-steps", updates=2)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "start"), [("sgd", "step=1, eta_W=K*T^1/2"), ("adam", "step=1"), ("muon", "step=T^-3/2")]
+)
+def test_the_finder_recovers_the_power_of_the_steps(optimizer, start):
+    found = dam.find_exponents(
+        "relu", optimizer, regime="steps-only", scales=(8, 64), seeds=4, updates=2, parameterization=start,
+        verify=False,
+    )  # fmt: skip
+    assert found.letter == "T"
+    assert found.start.status == "FAIL"
+    assert found.exponents["step"] == pytest.approx(-1, abs=0.05)
+    assert found.exponents["eta_W"] == pytest.approx(0, abs=0.1)
+    assert found.parameterization.step == dam.Power(T=-1)
+    assert found.parameterization.eta_W == prescription("relu", optimizer, "steps-only").eta_W
+    assert found.check.status == "PASS", str(found.check)
 
 
 def test_the_check_passes_where_features_and_steps_grow_together():

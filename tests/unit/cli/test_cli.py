@@ -443,6 +443,21 @@ def test_bench_measures_and_reports(inside, monkeypatch):
     assert document["cost_exponent"] is None, "one size has no slope"
 
 
+def test_bench_compares_steps_of_recall_with_one(inside, monkeypatch):
+    monkeypatch.setattr("denseam.cli.bench.MODELS", 1)
+    arguments = ("bench", "--features", "16", "--repeats", "1", "--seconds", "0.01", "--steps")
+    document = json.loads(inside(*arguments, "2", "--json").stdout)
+    assert [(r["features"], r["optimizer"], r["steps"]) for r in document["rows"]] == [
+        (16, "sgd", 2),
+        (16, "adam", 2),
+    ]
+    assert all(0.01 < r["per_operation"] < 100 for r in document["rows"])
+    for wrong, words in ((("1",), "steps must be"), (("2", "--mesh", "all"), "mesh and steps")):
+        refused = inside(*arguments, *wrong)
+        assert refused.returncode == 64
+        assert words in refused.stderr
+
+
 SMALL_CHECK = (
     "--activation",
     "relu",

@@ -6,7 +6,7 @@ from denseam.paper import compared
 from denseam.paper.ranking import Best, InsideSweep, LowersEach, LowestLoss, best, largest_costs
 from denseam.paper.readings import TRAINED
 from denseam.paper.sizes import SIZES
-from denseam.rules.cost import operations
+from denseam.rules.cost import step_operations, updates
 from tests.made_up import OTHER, SWEEP, gathered, made_up, measure
 
 DECAYED = SWEEP.but("decayed", decay=(0.0, 0.1, 1.0))
@@ -34,7 +34,7 @@ def test_all_optimizers_take_the_operations_of_adam(data, schedule, size):
         study = setting.whole_study(SIZES[size], TRAINED)
         (scale,) = study.scales
         shape = study.regime.shape(scale)
-        allowed = operations(shape, SIZES[size].epochs, "adam")
+        allowed = updates(shape, SIZES[size].epochs) * step_operations(shape, "adam")
         epoch = study.operations(shape) / study.epochs
         if study.epochs > 1:
             assert abs(study.operations(shape) - allowed) <= epoch / 2, setting.label

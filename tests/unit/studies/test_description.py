@@ -167,6 +167,7 @@ def test_what_existed_first_is_always_in_the_key():
         "cooldown",
         "tau",
         "early",
+        "burn_in",
     }
     always = {name for name, p in parameters(Description).items() if p.key is InKey.ALWAYS}
     assert always == {"optimizer", "epochs", "centred", "bias_init", "precision"}

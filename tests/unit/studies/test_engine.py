@@ -117,7 +117,8 @@ def test_both_layouts_give_the_same(monkeypatch):
     study = replace(
         STUDY, axes={"warmup": (0.0, 0.4), "decay_time": (1.0,)}, schedule="cosine", eta0=(0.003, 0.1)
     )
-    studies = (STUDY, study, replace(CASES["steps"], seeds=2, hide=0.5, hide_by="block", name=""))
+    through = {"seeds": 2, "hide": 0.5, "hide_by": "block", "axes": {"tau": (0.5,), "burn_in": (0.0, 2.0)}}
+    studies = (STUDY, study, replace(CASES["steps"], **through, name=""))
     one_by_one = {key: outcome for s in studies for key, outcome in outcomes(s).items()}
     monkeypatch.setattr(engine, "platform_of", lambda device: "gpu")
     together = {key: outcome for s in studies for key, outcome in outcomes(s).items()}

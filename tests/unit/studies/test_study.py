@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import denseam as dam
+from denseam.data import Preparation
 from denseam.errors import InputError
 from denseam.rules import schedules
 from denseam.rules.fields import grid_values, logspace
@@ -311,10 +312,11 @@ def test_steps_of_recall_are_in_the_shape_and_only_then_in_the_key():
     keys = {
         name: dataclasses.replace(plain, **changes, name="").runs()[0].key
         for name, changes in {
-            "one": {"steps": 1, "axes": {"tau": (1.0,), "early": (0.0,)}},
+            "one": {"steps": 1, "axes": {"tau": (1.0,), "early": (0.0,), "burn_in": (0.0,)}},
             "four": {"steps": 4},
             "half": {"axes": {"tau": (0.5,)}},
             "early": {"steps": 4, "axes": {"early": (0.5,)}},
+            "burn-in": {"steps": 4, "axes": {"burn_in": (2.0,)}},
             "allowed": {"steps": 4, "overshoot": True},
             "hidden": {"hide": 0.5},
             "a block hidden": {"hide": 0.5, "hide_by": "block"},
@@ -322,12 +324,14 @@ def test_steps_of_recall_are_in_the_shape_and_only_then_in_the_key():
     }
     assert keys["one"] == plain.runs()[0].key
     assert keys["allowed"] == keys["four"]
-    assert len({*keys.values()}) == 6
+    assert len({*keys.values()}) == 7
     four = dataclasses.replace(plain, steps=4, name="")
     assert four.name == "relu-adam-4-steps"
     assert four.runs()[0].shape.T == four.shape(16).T == 4
     assert four.updates(four.shape(16)) == plain.updates(plain.shape(16))
     assert four.operations(four.shape(16)) == pytest.approx(4.6 * plain.operations(plain.shape(16)))
+    burnt_in = dataclasses.replace(four, axes={"burn_in": (1.0, 2.0)}, name="")
+    assert burnt_in.operations(four.shape(16)) == pytest.approx(7.8 * plain.operations(plain.shape(16)))
     growing = Study("relu", "adam", (1, 4), (0.1,), regime=dam.StepsOnly(16, 32, 80, 8), steps=9)
     assert [spec.shape.T for spec in growing.runs()[::3]] == [1, 4]
 
@@ -349,6 +353,16 @@ def test_steps_of_recall_are_in_the_shape_and_only_then_in_the_key():
 def test_bad_steps_of_recall_are_refused(changes, words):
     with pytest.raises(dam.InputError, match=words):
         Study(**{"activation": "relu", "optimizer": "adam", "scales": (16,), "eta0": (0.1,)} | changes)
+
+
+def test_only_features_that_are_not_mixed_can_be_hidden(tmp_path):
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).standard_normal((300, 16)))
+    plain = Study("relu", "adam", (16,), (0.1,), data=str(tmp_path / "x.npy"))
+    for shrink in (None, "pca", "orthonormal"):
+        kind = shrink or "rotated"
+        with pytest.raises(dam.InputError, match=f"hide: data .*x.npy is seen in {kind} projections"):
+            dataclasses.replace(plain, hide=0.5, preparation=Preparation(shrink=shrink), name="")
+    assert dataclasses.replace(plain, hide=0.5, preparation=Preparation(shrink="none"), name="").hide == 0.5
 
 
 def test_a_step_above_one_is_allowed_where_it_is_asked_for():

@@ -10,9 +10,11 @@ import pytest
 import denseam as dam
 from denseam.model.steps import Steps
 from denseam.rules import cost
+from denseam.studies.engine import train_runs
+from denseam.studies.runs import build
 from denseam.training.batches import View, add_noise, draw_batches, noisy_batch
 from denseam.training.columns import batch_of
-from denseam.training.gradient import gradient, gradient_of_columns, loss
+from denseam.training.gradient import gradient, gradient_of_columns, loss, loss_of_columns
 from denseam.training.probes import measure
 from denseam.training.quantities import THROUGH
 from tests import reference
@@ -70,6 +72,72 @@ def test_earlier_steps_can_have_a_weight():
     _, model = made("relu", 4)
     model = dataclasses.replace(model, steps=Steps(4, 0.2, 0.7))
     equal_to_the_reference(model, "relu", *a_batch(masked=True), early=0.7)
+
+
+@pytest.mark.parametrize(
+    ("name", "T", "masked"), [("relu", 3, False), ("softmax", 1, True), ("tanh", 2, True)]
+)
+def test_after_a_burn_in_the_gradient_is_that_of_the_last_steps(name, T, masked):
+    _, model = made(name, T)
+    model = dataclasses.replace(model, steps=dataclasses.replace(model.steps, burn_in=4.0))
+    X, Y, known = a_batch(masked)
+    delay = jnp.asarray([[0.0, 0.19, 0.2, 0.61, 0.999]])  # shares of the five lengths 0 … 4
+    x, y, held = columns(X, Y, known)
+    ref = reference.Through(plain(model, name), T, float(model.steps.size), held, burn_in=(0, 0, 1, 3, 4))
+    batch = batch_of(model, X, Y, known)._replace(delay=delay)
+    for joined, recompute in ((True, False), (False, True), ("stacked", False)):
+        L, found = gradient_of_columns(model, batch, joined=joined, recompute=recompute)
+        assert float(L) == pytest.approx(ref.loss(x, y), rel=1e-12)
+        for one, expected in zip(found, ref.gradient(x, y), strict=True):
+            assert np.allclose(one, expected, rtol=1e-10, atol=1e-12)
+    by_autodiff = jax.grad(lambda p: loss_of_columns(model.with_parameters(p), batch))(model.parameters)
+    for one, expected in zip(found, by_autodiff, strict=True):
+        assert np.allclose(one, expected, rtol=1e-10, atol=1e-12)
+
+
+def test_a_study_with_a_burn_in_trains_as_the_reference_does():
+    study = dam.Study(
+        "relu",
+        "adam",
+        (8,),
+        (0.03,),
+        seeds=1,
+        epochs=2,
+        steps=3,
+        precision="float64",
+        axes={"burn_in": (1.5,)},
+    )
+    (spec,) = study.runs()
+    ((outcome,),) = train_runs(study, [spec])
+    model, optimizer = build(study, spec, None, jnp.float64)
+    ref = reference.Through(plain(model, "relu"), 3, 1 / 3)
+    adam = reference.Adam(*(float(rate) for rate in optimizer.rates))
+    data = study.source().samples(spec.shape, 0, np.float64)
+    losses = []
+    for epoch in range(2):
+        drawn = draw_batches(0, epoch, spec.shape.P, spec.shape.B)
+        for samples, key in zip(drawn.samples, drawn.noise, strict=True):
+            Y = jnp.asarray(data)[samples]
+            X, _, delay = View.of(model).starts(Y, key, 0.5)
+            # round(1.5 · 3) = 4 steps at most: five lengths.
+            lengths = tuple(np.floor(5 * np.asarray(delay[:, 0])).astype(int).tolist())
+            ref, (x, y) = dataclasses.replace(ref, burn_in=lengths), columns(X, Y)
+            losses.append(2 * ref.loss(x, y) / 8)
+            ref = ref.with_step(adam, ref.gradient(x, y))
+    assert outcome.loss == pytest.approx(np.reshape(losses, (2, -1)).mean(axis=1), rel=1e-6)
+
+
+def test_samples_are_delayed_only_in_a_burn_in():
+    _, model = made("relu", 3)
+    Y = jnp.zeros((200, 4))
+    assert View.of(model).starts(Y, jax.random.key(0), 0.5).delay is None
+    delayed = View.of(dataclasses.replace(model, steps=Steps(3, 0.3, burn_in=5.0)))
+    rows = delayed.starts(Y, jax.random.key(0), 0.5)
+    assert np.array_equal(rows.X, add_noise(Y, jax.random.key(0), 0.5))
+    assert rows.delay.shape == (200, 1)
+    assert np.bincount(np.floor(6 * np.asarray(rows.delay)).astype(int).ravel()).min() > 15
+    batches = delayed.cut(Y, jax.random.key(0), 0.5, 3, 60)
+    assert batches.delay.shape == (3, 1, 60)
 
 
 @pytest.mark.parametrize(("name", "T"), [("relu", 3), ("tanh", 2), ("relu3", 7)])
@@ -154,6 +222,7 @@ def test_operations_and_memory_of_steps():
     assert cost.step_operations(one) == 10 * product_
     assert cost.step_operations(many) == (12 * 8 - 2) * product_
     assert cost.step_operations(many, recompute=True) == (14 * 8 - 2) * product_
+    assert cost.step_operations(many, burn_in=2.5) == (12 * 8 - 2 + 4 * 20) * product_
     kept, again = (cost.training_bytes(many, "sgd", recompute=r) for r in (False, True))
     assert kept - again == 4 * 7 * 128 * 32
     assert cost.recomputes(many, "sgd", (kept + again) / 2)
@@ -178,7 +247,7 @@ def test_recomputing_changes_nothing():
 @pytest.mark.parametrize("by", ["features", "block", "last"])
 def test_hidden_features_start_from_noise_and_known_ones_as_they_are(by):
     Y = jnp.asarray(np.random.default_rng(0).standard_normal((50, 12)))
-    X, known = View(None, 5, by).starts(Y, jax.random.key(0), 0.5)
+    X, known, _ = View(None, 5, by).starts(Y, jax.random.key(0), 0.5)
     hidden = ~np.asarray(known)
     assert (hidden.sum(axis=1) == 5).all()
     assert np.array_equal(np.asarray(X)[~hidden], np.asarray(Y)[~hidden])
@@ -196,6 +265,7 @@ def test_hidden_features_start_from_noise_and_known_ones_as_they_are(by):
 
 def test_nothing_hidden_is_plain_noise():
     Y = jnp.ones((3, 4))
-    X, known = View(None).starts(Y, jax.random.key(0), 0.5)
+    X, known, delay = View(None).starts(Y, jax.random.key(0), 0.5)
     assert known is None
+    assert delay is None
     assert np.array_equal(X, add_noise(Y, jax.random.key(0), 0.5))

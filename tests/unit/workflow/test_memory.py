@@ -171,6 +171,8 @@ def test_recall_is_the_references_iteration(masked, damping):
     free = ~held if masked else np.ones_like(held)
     errors = [np.mean((states[:, t] - seen(SOME))[free] ** 2) for t in range(5)]
     assert close(found.errors, errors)
+    moved = [np.sqrt(np.mean((states[:, t] - states[:, t - 1])[free] ** 2)) for t in range(1, 5)]
+    assert close(found.moved, [0.0, *moved])
     assert np.array_equal(found.steps, np.where(masked & held.all(axis=1), 1, 4))
     assert np.abs(found.state - found.start).max() > 0.1, "something did move"
     if masked:
@@ -193,9 +195,22 @@ def test_each_sample_stops_when_it_rests():
         assert close(found.state[i], states[last])
         assert close(found.energies[i], energies[: last + 1] + [energies[last]] * (60 - last))
     assert found.errors[-1] == pytest.approx(np.mean((found.state - found.clean) ** 2), rel=1e-12)
+    assert close(found.at_rest, [np.mean(found.steps <= t) for t in range(61)])
     document = json.loads(json.dumps(found.to_json(), allow_nan=False))
     assert document["converged"] == document["samples"] == 5
+    assert document["rest_points"] == found.rest_points
     assert document["error_best"] == min(found.errors)
+
+
+def test_rest_points_are_distinct_states_at_rest():
+    (found,) = memory().recall(SOME, steps=2, tolerance=0.0)
+    far = np.arange(12.0)
+    state = np.stack([far, far + 0.05, 0 * far, 1 - far, 0 * far + 0.005])  # 0.05 is below 0.01 · 11
+    at_rest = np.array([True, True, True, False, True])
+    assert dataclasses.replace(found, state=state, converged=at_rest).rest_points == 2
+    assert dataclasses.replace(found, state=state, converged=~at_rest).rest_points == 1
+    assert dataclasses.replace(found, state=state, converged=np.zeros(5, bool)).rest_points == 0
+    assert found.at_rest.tolist() == [0, 0, 0]
 
 
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])

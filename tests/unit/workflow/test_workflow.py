@@ -391,6 +391,11 @@ def bad(tmp_path_factory):
             "unit_variance comes from the tuning in {bad}; leave it out",
         ),
         ("train {bad}/good.npy --tuned {bad}", "has no tuned.json"),
+        (
+            "train {bad}/good.npy --eta0 0.1 --hide 0.5 --out {out}",
+            "hide: data {bad}/good.npy is seen in rotated projections, in which no single feature can be hidden",
+        ),
+        ("tune {bad}/good.npy --hide 0.5 --out {out}", "rotated projections"),
         ("recall {bad}/good.npy {bad}/good.npy", "not a readable safetensors file"),
         ("recall {model} {bad}/good.npy --out {out}", "144 features (12×12 images)"),
         ("recall {model} {images} --mask {bad}/good.npy --out {out}", "mask"),

@@ -4,6 +4,11 @@ Z ∝ s1 and F ∝ s2 at the start, and the first change of Z ∝ eta_W. So s1 i
 s2 by that of F with the new s1, then eta_W by that of ΔZ with both. In the proportional regime only the joint
 exponent in N can be found, since K, P and B grow with N; if only the memories grow it is the exponent in K,
 which must be well above N.
+
+If only the steps of recall grow, it is the exponent in T of their size d, and of eta_W. States that recall
+for long come to rest, whatever d is. But in a short time the gradient is a sum of T equal terms with the
+factor d. So d is corrected by the slope of the gradient where all steps together are short, then eta_W by
+that of the change of W with the new d.
 """
 
 from __future__ import annotations
@@ -39,6 +44,12 @@ SIMPLE, NEAR = Fraction(1, 2), 0.1
 MEASURED = "measured"
 #: Z and F outside this range get a constant that brings them to 1. (Small values do no harm.)
 TOO_SMALL, TOO_LARGE = 0.05, 2.0
+#: The time of all steps of recall together that counts as short.
+SHORT = 0.1
+
+#: In this order, the factors of the rule and the quantities that are proportional to them.
+_GROWING = (("s1", "Z"), ("s2", "F"), ("eta_W", "dZ_W"))
+_THROUGH = (("step", "grad_W"), ("eta_W", "dW"))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +59,7 @@ class Proposal:
     Attributes
     ----------
     exponents
-        The measured exponents of s1, s2 and eta_W in the size that grows.
+        The measured exponents of s1, s2 and eta_W, or of step and eta_W, in the size that grows.
     intervals
         Their 95 % intervals over seeds.
     constants
@@ -92,7 +103,7 @@ def find_exponents(
     executor: Executor | None = None,
     **options: Any,
 ) -> Proposal:
-    """Propose exponents of s1, s2 and eta_W for a parameterization, and verify them by a sweep.
+    """Propose exponents of s1, s2 and eta_W (or step and eta_W) for a rule, and verify them by a sweep.
 
     Parameters
     ----------
@@ -130,17 +141,20 @@ def propose(
     measured_in = None if out is None else Path(out) / MEASURED
     regime = study.regime.name
     rule = study.rule().canonical()
-    first = dataclasses.replace(study, probes=("Z", "F", "dZ_W"), probe_steps=(0,), epochs=1, name="")
+    along_steps = "T" in study.regime.grows
+    factors = _THROUGH if along_steps else _GROWING
+    probes = tuple(quantity for _, quantity in factors)
+    first = dataclasses.replace(study, probes=probes, probe_steps=(0,), epochs=1, name="")
     exponents: dict[str, float] = {}
     intervals: dict[str, Interval] = {}
     constants: dict[str, float] = {}
 
-    def measure() -> Measurements:
-        summary = run_studies(_with(first, rule, constants), measured_in, **training)
+    def measure(**held: float) -> Measurements:
+        summary = run_studies(_with(first, rule, constants | held), measured_in, **training)
         return from_records(summary.complete())
 
-    for factor, quantity in (("s1", "Z"), ("s2", "F"), ("eta_W", "dZ_W")):
-        measured = measure()
+    for factor, quantity in factors:
+        measured = measure(tau=_short_time(study, rule)) if factor == "step" else measure()
         slope = slope_of(quantity, 0, measured.scales, measured.values[quantity][0], Expectation(0.0))
         if slope.slope is None or slope.ci is None:
             raise InputError(f"parameterization: {quantity} is not finite at every scale; lower eta0")
@@ -150,7 +164,7 @@ def propose(
         intervals[factor] = (exponent - slope.ci[1], exponent - slope.ci[0])
         corrected = _corrected(power, exponents[factor], regime)
         rule = dataclasses.replace(rule, **{factor: corrected})  # type: ignore[arg-type]
-        if factor != "eta_W":
+        if factor in ("s1", "s2"):
             size = float(np.exp(np.mean(np.log(measure().values[quantity][0]))))
             if not TOO_SMALL <= size <= TOO_LARGE:
                 constants[f"{factor}_0"] = 1 / size
@@ -169,12 +183,17 @@ def propose(
 
 
 def _check_regime(study: Study) -> None:
+    if study.regime.grows == ("T",):
+        return
     if study.regime.name in FIXED_MODEL:
         raise InputError(
-            f"regime {study.regime.name!r}: exponents are found where the model grows; judge rates by a sweep"
+            f"regime {study.regime.name!r}: exponents are found where the model or its steps grow; "
+            "judge rates by a sweep"
         )
     if any(study.recalls(study.shape(scale)) for scale in study.scales):
-        raise InputError("exponents are found with one step of recall, of size 1; more change only its own")
+        raise InputError(
+            "exponents are found with one step of recall, of size 1, or in the regime steps-only"
+        )
     N = study.regime.shape(1).N
     if study.regime.name == "memories-only" and min(study.scales) < CLEAN_FROM * N:
         raise InputError(
@@ -193,7 +212,15 @@ def _corrected(power: Power, exponent: float, regime: str) -> Power:
     """Return the power with this exponent, rounded if it is near, in the size that grows."""
     near = SIMPLE * round(exponent / float(SIMPLE))
     simple = near if abs(float(near) - exponent) <= NEAR else exponent
+    if regime == "steps-only":
+        return dataclasses.replace(power, T=simple)
     return dataclasses.replace(power, K=simple, larger=0) if regime == "memories-only" else Power(N=simple)
+
+
+def _short_time(study: Study, rule: Parameterization) -> float:
+    """Return a τ with which all steps together are short at every scale."""
+    times = [shape.T * rule.step.at(shape) for shape in map(study.shape, study.scales)]
+    return min(1.0, SHORT / max(times))
 
 
 def _transfer(study: Study, out: str | os.PathLike[str] | None, **training: Any) -> Verdict:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import jax.numpy as jnp
 
-from denseam.rules.cost import step_operations, training_bytes
+from denseam.rules.cost import training_bytes
 from denseam.studies.engine.programs import Program
 from denseam.studies.runs import evenly, sharing_batches
 from denseam.studies.study import RunSpec
@@ -65,9 +65,7 @@ def segment_steps(program: Program, chunk: Chunk) -> int:
     """Return the steps of a segment: a divisor of the run that takes about SEGMENT_SECONDS."""
     platform, groups = program.platform, len(chunk)
     at_once = 1 if platform == "cpu" else groups * len(chunk[0])
-    operations = at_once * step_operations(
-        program.shape, program.study.optimizer, recompute=program.recompute
-    )
+    operations = at_once * program.study.step_operations(program.shape, recompute=program.recompute)
     seconds = operations / RATES[platform] + CALLING[platform]
     batch_bytes = groups * program.B * program.shape.N * jnp.dtype(program.dtype).itemsize
     room = CACHE_BYTES if platform == "cpu" else 0.05 * memory(platform)
