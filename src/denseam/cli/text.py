@@ -277,7 +277,8 @@ def print_trained(trained: Any, folder: str, files: list[str]) -> None:
     else:
         print(f"no loss curve was predicted for eta0 = {trained.eta0:.3g}{ORIGINS[trained.eta0_from.value]}")
     print_files(files)
-    options = f"--noise {trained.noise:g} --steps 3 --out recalled"
+    few = "" if trained.recalls else " --steps 3"
+    options = f"--noise {trained.noise:g}{few} --out recalled"
     print(f"next: denseam recall {quote(f'{folder}/memory.safetensors')} INPUT {options}")
 
 

@@ -78,6 +78,8 @@ class Trained:
         The MSE of the untrained model on the last epoch's batches; None if the loss became non-finite.
     left_at
         The epoch after which the loss was first outside the range that the small models predict; or None.
+    recalls
+        Whether the memory was trained through steps of recall, which recall then takes by default.
     """
 
     status: str
@@ -98,6 +100,7 @@ class Trained:
     noise: float
     float64: bool
     files: tuple[Path, ...]
+    recalls: bool = False
 
     @functools.cached_property
     def memory(self) -> Memory | None:
@@ -505,6 +508,7 @@ class _Training:
             noise=float(self.noise),
             float64=self.dtype == jnp.float64,
             files=tuple(files),
+            recalls=self.study.recalls(self.spec.shape),
         )
         trained = {"version": __version__, "run": self.spec.key, "study": to_document(self.study)}
         document = trained | result.to_json()

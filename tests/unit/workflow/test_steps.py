@@ -1,9 +1,12 @@
 """Steps of recall and hidden features, from a target to its recall."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 import denseam as dam
+from denseam.cli.text import print_trained
 from denseam.workflow.goals import goal, target_study
 
 
@@ -23,6 +26,13 @@ def test_the_memory_keeps_the_steps_of_its_training(trained):
     (longer,) = memory.recall(x, steps=7, damping=1.0)
     assert longer.errors.shape == (8,)
     assert longer.largest_rise <= 1e-5
+
+
+def test_the_next_command_takes_the_steps_of_the_training(trained, capsys):
+    print_trained(trained, "runs/x", [])
+    assert "INPUT --noise 0.5 --out recalled" in capsys.readouterr().out
+    print_trained(dataclasses.replace(trained, recalls=False), "runs/x", [])
+    assert "INPUT --noise 0.5 --steps 3 --out recalled" in capsys.readouterr().out
 
 
 def test_a_memory_of_one_update_recalls_as_before(tmp_path):
