@@ -28,10 +28,10 @@ with probability 1 − α. γ is the least gap of all patterns; but one that noi
 **ReLU^p.** With ``s1 = 1/m``, ``m = min ξ_μ·g(ξ_μ)`` and ``b_μ = 1 − s1 ξ_μ·g(ξ_μ) ≤ 0``, every pattern sees
 itself with h = 1, and ``f(ξ_ν) ∝ ξ_ν + Σ_{μ≠ν} ξ_μ relu(h_μ(ξ_ν))^p``. The sum is crosstalk. For random signs
 its variance is ``K (2p − 1)!! / (2 N^p)``. For N features of the right sign it must be below 1/(2 log N), so
-there may be about ``N^p / ((2p − 1)!! log N)`` patterns. The mean of the crosstalk is along ξ_ν; s2 takes it
-out, on average over patterns. A pattern whose amplitude grows by a share ε comes back with
-``p s1 Σ_i ξ_i² g′(ξ_i) · ε``; small slopes g′ also keep crosstalk from spreading. So features are tanh with a
-gain at which this factor is 1/20.
+there may be about ``N^p / ((2p − 1)!! log N)`` patterns. The mean of the crosstalk at a state x is along
+g(x), as if a feature acted on itself. At the patterns s2 takes this out, on average; at a cue it holds wrong
+signs. A pattern whose amplitude grows by a share ε comes back with ``p s1 Σ_i ξ_i² g′(ξ_i) · ε``; small
+slopes g′ also keep crosstalk from spreading. So features are tanh with a gain at which this factor is 1/20.
 """
 
 from __future__ import annotations
@@ -308,15 +308,31 @@ def _amplitude(W: Array, b: Array, s1: float, activation: ReLU, features: Elemen
 
 
 def _steep(patterns: Array, power: float) -> Tanh:
-    """Return tanh with the least gain, in steps of a tenth of it, at which amplitudes are stable."""
-    size = float(jnp.sqrt(jnp.mean(patterns * patterns)))
-    for gain in np.geomspace(1, 100, 49):
-        g = Tanh(float(f"{gain / size:.4g}"))
-        if _amplitudes(patterns, g, power)[1] <= SLOPE:
-            return g
-    raise InputError(
-        "patterns must have similar sizes for relu: no gain of tanh keeps the amplitudes of all; take softmax"
-    )
+    """Return tanh with the least gain, up to a tenth of it, at which amplitudes are stable."""
+    gain, slope = (float(v) for v in _gain(patterns, power))
+    if not slope <= SLOPE:
+        raise InputError(
+            "patterns must have similar sizes for relu: no gain of tanh keeps the amplitudes of all; take "
+            "softmax"
+        )
+    return Tanh(gain)
+
+
+@jax.jit
+def _gain(patterns: Array, power: float) -> tuple[Array, Array]:
+    """Return the gain, at most 100 times that at which patterns begin to saturate, and the slope there."""
+    least = 1 / jnp.sqrt(jnp.mean(patterns * patterns))
+
+    def slope(gain: Array) -> Array:
+        g = jnp.tanh(gain * patterns)
+        turning = power * gain * jnp.sum(patterns**2 * (1 - g**2), axis=1)
+        return jnp.max(turning) / jnp.min(jnp.sum(patterns * g, axis=1))
+
+    def steeper(gain: Array) -> Array:
+        return 1.1 * gain
+
+    gain = jax.lax.while_loop(lambda gain: (slope(gain) > SLOPE) & (gain < 100 * least), steeper, least)
+    return gain, slope(gain)
 
 
 @eqx.filter_jit
