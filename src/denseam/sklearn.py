@@ -156,7 +156,7 @@ class AssociativeDenoiser(OneToOneFeatureMixin, TransformerMixin, BaseEstimator)
             lambda: dam.prescription(self.activation, self.optimizer).at(dam.Shape(N=2, K=2), eta0=self.eta0),
         )
 
-    def _tuned(self, X: Samples, shape: Shape) -> dict[str, Any]:
+    def _tuned(self, X: Samples, shape: dam.Shape) -> dict[str, Any]:
         """Find the learning rate at small sizes; set it, and how samples are prepared."""
         constant = np.flatnonzero(np.ptp(X, axis=0) == 0)
         if len(constant):

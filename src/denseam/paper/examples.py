@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import io
 import json
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ import numpy as np
 from denseam.data.arrays import held_out
 from denseam.data.readers import read
 from denseam.errors import InputError
-from denseam.files import read_arrays, write_whole
+from denseam.paper.measurement import Measurement
 from denseam.paper.readings import Reading
 from denseam.paper.settings import Setting
 from denseam.paper.sizes import Size
@@ -26,11 +25,11 @@ from denseam.workflow.agreement import consistency
 from denseam.workflow.recipe import Recipe
 from denseam.workflow.target import train_target
 
-FOLDER, MEMORIES = "examples", "memories"
+MEMORIES = "memories"
 
 
 @dataclasses.dataclass(frozen=True)
-class Examples:
+class Examples(Measurement):
     """A comparison of recall: a setting with one learning rate, numbers of steps, and numbers of samples."""
 
     setting: Setting
@@ -43,20 +42,6 @@ class Examples:
         runs = [self._recipe(size, reading).run(scale)[1].key for scale in size.examples]
         parts = [*runs, *self.steps, self.samples, self.shown]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
-
-    def path(self, size: Size, reading: Reading, out: Path) -> Path:
-        """Return the file of the result."""
-        return out / FOLDER / f"{self.key(size, reading)}.npz"
-
-    def read(self, size: Size, reading: Reading, out: Path) -> dict[str, Any] | None:
-        """Return the result, or None if there is none yet."""
-        path = self.path(size, reading, out)
-        if not path.is_file():
-            return None
-        try:
-            return read_arrays(path)
-        except (OSError, InputError) as error:
-            raise InputError(f"{path}: {error}; delete the file to make it again") from None
 
     def make(self, size: Size, reading: Reading, out: Path, progress: Progress | None = None) -> None:
         """Train both memories (or resume their training), recall with both, and write what is drawn."""
@@ -87,11 +72,7 @@ class Examples:
         }
         kept |= {k: np.array(v) for k, v in numbers.items()}
         kept |= {k: v.astype(np.float16) for k, v in pictures.items()}
-        content = io.BytesIO()
-        np.savez_compressed(content, **kept)
-        path = self.path(size, reading, out)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, content.getvalue())
+        self.write(size, reading, out, kept)
 
     def _memory(self, size: Size, reading: Reading, scale: int, out: Path, progress: Progress | None) -> Any:
         folder = out / MEMORIES / f"{self.setting.label}-{reading.name}-{size.name}-{scale}".replace(" ", "-")
