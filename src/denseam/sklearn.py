@@ -174,6 +174,7 @@ class AssociativeDenoiser(OneToOneFeatureMixin, TransformerMixin, BaseEstimator)
                 unit_variance=True, heldout=0.0,
             )  # fmt: skip
             encoder = dam.data.source(path, preparation).encoder(shape.N)
+            document = result.to_json()  # while the samples are there
         assert encoder is not None
         self.encoder_ = encoder
         self.eta0_ = result.forecast.value
@@ -181,7 +182,7 @@ class AssociativeDenoiser(OneToOneFeatureMixin, TransformerMixin, BaseEstimator)
             warnings.warn(
                 f"eta0 = {self.eta0_:.3g} is not recommended; {result.advice}", dam.DataWarning, stacklevel=4
             )
-        return result.to_json()
+        return document
 
     def _go_on(self, X: Samples, epochs: int) -> dam.Run:
         """Train for some epochs more."""

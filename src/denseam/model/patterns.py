@@ -137,9 +137,22 @@ def store(
             return _rectified(patterns, activation, features)
         g = Identity() if features is None else features
         space = spacing(patterns, g, noise=noise, tolerance=tolerance, compared=compared)
-        sigma = Softmax(space.beta) if activation is None else activation
         b = -jax.jit(g.value)(patterns) / patterns.shape[1]
+        sigma = Softmax(space.beta) if activation is None else activation
+        _check_beta(sigma, b)
         return Parts(b, 1 / patterns.shape[1], 1.0, sigma, g, space)
+
+
+def _check_beta(activation: Lagrangian, b: Array) -> None:
+    """Refuse a β of the user's own with which rounding errors of the hidden neurons are not small."""
+    assert isinstance(activation, Softmax)
+    most = 1 / (_eps(b) * max(float(jnp.max(jnp.abs(b))), 1e-30))
+    if not float(activation.beta) <= most:
+        raise InputError(f"beta must be at most {most:.1e} for these patterns, got {activation.beta!r}")
+
+
+def _eps(array: Array) -> float:
+    return float(jnp.finfo(array.dtype).eps)  # type: ignore[no-untyped-call]
 
 
 def as_patterns(patterns: Any) -> Array:
@@ -236,8 +249,7 @@ def _nearest(
     own, itself = W[rows], jnp.arange(len(W)) == rows[:, None]
     g = features.activation(own)
     overlaps = g @ W.T
-    eps = float(jnp.finfo(W.dtype).eps)  # type: ignore[no-untyped-call]
-    rounding = eps * (jnp.sum(jnp.abs(own * g), axis=1) + jnp.abs(G[rows]))
+    rounding = _eps(W) * (jnp.sum(jnp.abs(own * g), axis=1) + jnp.abs(G[rows]))
 
     def differences(output: Array, overlaps: Array) -> Array:
         """Return (ξ_ν − ξ_μ)·output(ξ_ν) + G(ξ_μ) − G(ξ_ν); infinite for μ = ν."""

@@ -201,6 +201,11 @@ SAME = np.concatenate([PLAIN, PLAIN[2:3]])
         (PLAIN, {"tolerance": 1}, "tolerance must be below 1"),
         (PLAIN, {"tolerance": 0}, "tolerance must be above 0"),
         (PLAIN, {"activation": dam.tanh()}, "activation must be softmax or relu"),
+        (
+            PLAIN,
+            {"activation": dam.softmax(1e18)},
+            "beta must be at most 1.7e.07 for these patterns, got 1e.18",
+        ),
         (PLAIN, {"activation": dam.relu(3), "features": dam.tanh(0.5)}, "features must saturate"),
         (PLAIN, {"activation": dam.relu(2), "features": dam.identity()}, "features must saturate"),
         (np.vstack([PLAIN, np.zeros(8)]), {"activation": dam.relu(2)}, "must not be zero, as pattern 5 is"),
