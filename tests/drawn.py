@@ -22,7 +22,7 @@ def kinds(figure):
     """What a figure is made of: kinds of panels and of claims, activations, optimizers, regimes and data."""
     tests = [test for claim in figure.claims for _, test in claim.tests]
     tests += itertools.chain.from_iterable(getattr(test, "tests", ()) for test in tests)
-    parts = {type(part).__name__ for part in (*figure.panels, *tests, *figure.examples)}
+    parts = {type(part).__name__ for part in (*figure.panels, *tests, *figure.measurements)}
     keys = ("activation", "optimizer", "regime", "data", "shrink", "bias_init", "probes")
     return parts | {(key, setting.get(key)) for key in keys for setting in figure.settings}
 

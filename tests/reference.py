@@ -449,6 +449,64 @@ def agreement(large: Model, small: Model, D: np.ndarray, X: np.ndarray, steps: i
     }
 
 
+# --- patterns that are stored without training ------------------------------------------------------
+
+
+@dataclass
+class Stored:
+    """K patterns in the rows of X; the features are the identity, or tanh(γx) for a gain γ."""
+
+    X: np.ndarray
+    gain: float | None = None
+
+    def G(self, x: np.ndarray) -> float:
+        return float(
+            np.sum(x**2) / 2 if self.gain is None else np.sum(np.log(np.cosh(self.gain * x))) / self.gain
+        )
+
+    def g(self, x: np.ndarray) -> np.ndarray:
+        return x if self.gain is None else np.tanh(self.gain * x)
+
+    def divergence(self, mu: int, x: np.ndarray, known: np.ndarray | None = None) -> float:
+        """D = G(ξ) − G(x) − g(x)·(ξ − x), the Bregman divergence of G, over the known features."""
+        use = np.ones(len(x), bool) if known is None else known
+        xi, x = self.X[mu][use], x[use]
+        return self.G(xi) - self.G(x) - float(self.g(x) @ (xi - x))
+
+    def weights(self, x: np.ndarray, beta: float, known: np.ndarray | None = None) -> np.ndarray:
+        D = np.array([self.divergence(mu, x, known) for mu in range(len(self.X))])
+        e = np.exp(-beta * (D - D.min()) / self.X.shape[1])
+        return e / e.sum()
+
+    def energy(self, x: np.ndarray, beta: float) -> float:
+        N = self.X.shape[1]
+        D = np.array([self.divergence(mu, x) for mu in range(len(self.X))])
+        return float(D.min() - N / beta * np.log(np.sum(np.exp(-beta * (D - D.min()) / N))))
+
+    def gap(self, nu: int, mu: int, noise: float, risk: float = 0.01) -> float:
+        """The gap D_μ − D_ν that a cue of pattern ν with this noise keeps, but for the risk."""
+        K = len(self.X)
+        apart = self.X[nu] - self.X[mu]
+        n = np.linspace(-9, 9, 20001)
+        density = np.exp(-(n**2) / 2) / np.exp(-(n**2) / 2).sum()
+        mean = np.array([density @ self.g(v + noise * n) for v in self.X[nu]])
+        z = np.sqrt(2 * np.log((K - 1) / risk))
+        steepest = 1.0 if self.gain is None else self.gain
+        kept = apart @ mean + self.G(self.X[mu]) - self.G(self.X[nu])
+        return float(kept - z * noise * steepest * np.linalg.norm(apart))
+
+    def beta(self, noise: float, tolerance: float) -> tuple[float, float]:
+        """β, and the share of the patterns that are promised."""
+        (K, N), counted, gaps = self.X.shape, [], []
+        for nu in range(K):
+            others = [mu for mu in range(K) if mu != nu]
+            apart = min(self.divergence(mu, self.X[nu]) for mu in others)
+            gaps.append(min(self.gap(nu, mu, noise) for mu in others))
+            counted.append(min(max(gaps[-1], apart / 8), apart / 2))
+        beta = N * np.log((K - 1) / tolerance) / min(counted)
+        return beta, float(np.mean([gap >= min(counted) * (1 - 1e-6) for gap in gaps]))
+
+
 # --- the forecast at the target ----------------------------------------------------------------------
 
 

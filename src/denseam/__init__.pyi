@@ -63,6 +63,8 @@ from .workflow.agreement import consistency as consistency
 from .workflow.goals import Goal as Goal
 from .workflow.goals import goal as goal
 from .workflow.goals import target_study as target_study
+from .workflow.memorizing import Memorized as Memorized
+from .workflow.memorizing import memorize as memorize
 from .workflow.memory import Memory as Memory
 from .workflow.memory import Recalled as Recalled
 from .workflow.planning import Plan as Plan

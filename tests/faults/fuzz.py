@@ -21,6 +21,7 @@ from denseam.rules.fields import Kind, parameters
 from denseam.studies.cluster import Cluster
 from denseam.studies.description import DOCUMENT
 from denseam.studies.documents import OPPOSITES
+from denseam.workflow.storing import Storing
 
 
 @dataclasses.dataclass(frozen=True)
@@ -199,6 +200,7 @@ RIGHT = {
     "verdict": "GIVEN/runs", "check": "--activation relu --optimizer sgd --scales 16,32 --seeds 2 --out out", "export": "GIVEN/runs",
     "plan": "GIVEN/x.npy --features 16", "tune": "GIVEN/x.npy --features 16 --epochs 4 --out out",
     "train": "GIVEN/x.npy --features 16 --eta0 0.01 --epochs 1 --out out", "recall": "GIVEN/memory.safetensors GIVEN/x.npy --samples 2 --steps 1",
+    "memorize": "GIVEN/x.npy --cues 2 --out out",
     "consistency": "GIVEN/memory.safetensors GIVEN/memory.safetensors GIVEN/x.npy --samples 2 --steps 1",
     "figure list": "", "figure run": "many-memories --size tiny --out out", "figure missing": "many-memories --size tiny --out out",
     "report": "GIVEN/runs --out out.html", "bench": "", "demo": "", "doctor": "",
@@ -224,6 +226,7 @@ ANY_TEXT = {
 def options(rng):
     """Every option of every command, with values of every kind."""
     described = {p.option: p for p in (*DOCUMENT.values(), *parameters(Cluster).values())}
+    of_patterns = {p.option: p for p in parameters(Storing).values()}
     for path, command in commands():
         name = " ".join(path)
         right = [*path, *RIGHT[name].split()]
@@ -247,7 +250,8 @@ def options(rng):
                     else Case("options", (*right, flag + "=1"), refused=True)
                 )
                 continue
-            p = described.get(flag) if option.type.name == "text" else None
+            named = described if name != "memorize" else of_patterns
+            p = named.get(flag) if option.type.name == "text" else None
             numeric = option.type.name in ("integer", "float") or (
                 p is not None and p.kind in NUMERIC and p.name not in ("workers",)
             )

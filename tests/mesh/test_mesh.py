@@ -29,6 +29,7 @@ from denseam.training.mesh import Placement, make_mesh, parse_mesh
 from denseam.training.places import named
 from denseam.training.progress import Progress
 from denseam.training.run import advance
+from denseam.workflow.memorizing import memorize
 from denseam.workflow.memory import Memory
 from denseam.workflow.recipe import Recipe, read_recipe, write_result
 from denseam.workflow.target import train_target
@@ -506,3 +507,23 @@ def test_processes_are_checked(tmp_path):
     assert "HOST:PORT" in refused("--coordinator", "somewhere")
     assert "which one this is" in refused("--coordinator", "127.0.0.1:1", "--processes", "2")
     assert "below processes = 2" in refused("--coordinator", "h:1", "--processes", "2", "--process", "2")
+
+
+@pytest.mark.parametrize("activation", ["softmax", "relu"])
+def test_patterns_on_a_mesh_are_stored_and_recalled_the_same(activation, tmp_path):
+    X = np.sign(np.random.default_rng(0).standard_normal((64, 48)))
+    np.save(tmp_path / "x.npy", X)
+    data, options = str(tmp_path / "x.npy"), {"activation": activation, "noise": 0.3}
+    alone = memorize(data, tmp_path / "alone", **options)
+    shared = memorize(data, tmp_path / "shared", mesh="memories=8", **options)
+    W = shared.memory.model.W
+    assert len(W.addressable_shards) == 8
+    assert W.addressable_shards[0].data.shape == (8, 48)
+    assert shared.memory.model.b.addressable_shards[0].data.shape == (8,)
+    assert [t.recalled for t in shared.trials] == [t.recalled for t in alone.trials]
+    assert shared.trials[0].recalled > 0.9
+    if activation == "softmax":
+        assert shared.spacing == alone.spacing
+    here, there = (load_file(tmp_path / name / "memory.safetensors") for name in ("alone", "shared"))
+    for name, tensor in here.items():
+        np.testing.assert_allclose(there[name], tensor, rtol=1e-6, err_msg=name)

@@ -4,8 +4,11 @@ import re
 import subprocess
 import sys
 
+import pytest
+
 from tests import ROOT
 
+SLOW = pytest.mark.slow
 DOCS = ROOT / "docs"
 
 
@@ -47,8 +50,11 @@ def test_every_quantity_is_in_its_table(generate):
     assert all(f"| `{name}` |" in table for name in QUANTITIES)
 
 
-def test_the_examples_of_how_to_extend_run_as_printed(tmp_path):
-    text = (DOCS / "extending.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize(
+    "page", ["extending", pytest.param("store-and-recall", marks=SLOW), pytest.param("sklearn", marks=SLOW)]
+)
+def test_the_examples_of_a_page_run_as_printed(page, tmp_path):
+    text = (DOCS / f"{page}.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)
     printed = "".join(re.findall(r"^```text\n(.*?)^```", text, re.M | re.S))
     found = subprocess.run(

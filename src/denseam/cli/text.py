@@ -282,6 +282,40 @@ def print_trained(trained: Any, folder: str, files: list[str]) -> None:
     print(f"next: denseam recall {quote(f'{folder}/memory.safetensors')} INPUT {options}")
 
 
+def print_memorized(result: Any, folder: str, files: list[str]) -> None:
+    """Print how patterns are stored, and how they were recalled."""
+    model, space = result.memory.model, result.spacing
+    print(f"{result.origin}: {model.K} patterns of {model.N} features, stored without training")
+    if space is not None:
+        few = "" if space.compared == model.K else f" (of {space.compared} compared with all others)"
+        print(
+            f"β = {float(model.activation.beta):.4g}; the closest patterns{few} are {space.closest[0]} and "
+            f"{space.closest[1]}, {number(space.separation)} apart per feature"
+        )
+        if space.noise:
+            print(
+                f"noise {space.noise:g}: {100 * space.promised:.3g} % of the patterns are promised to be "
+                "recalled in one step"
+            )
+    else:
+        power = f"ReLU^{model.activation.power:g}"
+        print(f"{power}: about {result.capacity:.3g} random patterns of signs could be stored")
+    if result.trials:
+        print_table(
+            "trials",
+            ["cues", "noise", "hidden", "recalled", "error", "steps", "at rest"],
+            [
+                [
+                    str(t.cues), f"{t.noise:g}", f"{100 * t.hidden:g} %", f"{100 * t.recalled:.4g} %",
+                    f"{t.error:.2g}", f"{t.steps:.1f}", f"{100 * t.at_rest:.4g} %",
+                ]
+                for t in result.trials
+            ],
+        )  # fmt: skip
+    print_files(files)
+    print(f"next: denseam recall {quote(folder)} INPUT --hide 0.5 --out recalled")
+
+
 def print_recalled(results: list[Any], files: list[str]) -> None:
     """Print errors, angles and energies of recall, and the files."""
     rows = [r.to_json() for r in results]

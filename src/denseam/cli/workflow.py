@@ -1,4 +1,4 @@
-"""From data to a trained memory: `plan`, `tune`, `train`, `recall`, `consistency`."""
+"""From data to a memory: `plan`, `tune`, `train`, `memorize`, `recall`, `consistency`."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from denseam.cli.program import OK, app, interruptible, needed, progress_of, sho
 from denseam.cli.text import (
     print_consistency,
     print_device_plan,
+    print_memorized,
     print_plan,
     print_recalled,
     print_trained,
@@ -22,6 +23,7 @@ from denseam.cli.text import (
 from denseam.errors import InputError, refuse, together
 from denseam.rules.fields import Parameter, Part, parameters
 from denseam.studies.description import ETA0
+from denseam.workflow.storing import Storing
 from denseam.workflow.target_sizes import TUNE_EPOCHS, TargetSizes
 
 if TYPE_CHECKING:
@@ -243,6 +245,21 @@ def _recipe(data: str, tuned: str | None, target: dict[str, Any], accept: bool) 
     return recipe if eta0 is None else recipe.with_eta0(eta0)
 
 
+@app.command(epilog=DATA_HELP)
+@click.argument("data")
+@takes(parameters(Storing).values(), "storing")
+@click.option("--out", help="Folder for the memory.")
+@json_option
+def memorize(data: str, storing: dict[str, Any], out: str | None, json_: bool) -> int:
+    """Store the samples of DATA as patterns, without training, and try how well they are recalled."""
+    from denseam.workflow.memorizing import memorize as store
+
+    result = store(data, needed(out, "out is needed: a folder for the memory"), **storing)
+    files = [str(f) for f in result.files]
+    show(json_, result.to_json() | {"out": out, "files": files}, print_memorized, result, out, files)
+    return OK
+
+
 @app.command()
 @click.argument("checkpoint")
 @click.argument("input_", metavar="INPUT")
@@ -271,9 +288,10 @@ def _recipe(data: str, tuned: str | None, target: dict[str, Any], accept: bool) 
 @click.option("--out", help="Folder, .npz file or .npy file for the results.")
 @json_option
 def recall(checkpoint: str, input_: str, noise: str, out: str | None, json_: bool, **options: Any) -> int:
-    """Denoise samples with a trained memory: arrays and pictures, energies and convergence.
+    """Denoise or complete samples with a memory: arrays and pictures, energies and convergence.
 
-    CHECKPOINT is the memory.safetensors of denseam train; INPUT contains samples, like DATA of denseam tune.
+    CHECKPOINT is the memory.safetensors of denseam train or memorize, or its folder; INPUT contains samples,
+    like DATA of denseam tune.
     """
     from denseam.report.recalled import write_recalled
     from denseam.rules.fields import grid_values

@@ -13,6 +13,7 @@ n         how many original features each feature stands for (1 unless coarse-gr
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -26,8 +27,10 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from denseam.errors import InputError, above_zero, refuse, shown, together, typed, whole
 from denseam.model import checkpoint, lagrangians, shared
-from denseam.model.lagrangians import Elementwise, Identity, Lagrangian, Tanh
-from denseam.model.shared import MULTIPLIERS, what
+from denseam.model.lagrangians import Elementwise, Identity, Lagrangian, Softmax, Tanh
+from denseam.model.patterns import Parts, as_patterns, store
+from denseam.model.pieces import in_pieces
+from denseam.model.shared import MULTIPLIERS, TOLERANCE, what
 from denseam.model.steps import Steps
 from denseam.model.streams import stream
 from denseam.rules import Scales
@@ -218,6 +221,55 @@ class DenseAM(eqx.Module):
             steps=Steps.of(scales),
         )
 
+    @classmethod
+    def from_patterns(
+        cls,
+        patterns: Any,
+        activation: Lagrangian | None = None,
+        *,
+        features: Elementwise | None = None,
+        noise: float = 0.0,
+        tolerance: float = TOLERANCE,
+    ) -> DenseAM:
+        """Return a memory that stores patterns, without training: W = patterns, the model not centred.
+
+        With softmax (the default) every pattern is a fixed point up to the tolerance. With identity features
+        the update is the mean of the patterns ξ_μ with weights ``exp(−β |x − ξ_μ|² / 2N)``, and
+
+        ``β = N log((K − 1)/tolerance) / γ``,  ``γ = min_ν clip(gap_ν, δ_ν/8, δ_ν/2)``,
+
+        where δ_ν is half the squared distance of pattern ν from the nearest other one, and gap_ν what the
+        noise leaves of it: ``δ_ν − σ √(4 δ_ν log((K − 1)/0.01))``. Then a cue with this noise is recalled in
+        one step, with probability 0.99, if its gap is not below δ_ν/8. `denseam.model.patterns` derives this,
+        and the same for other features. All pairs of patterns are compared, piece by piece.
+
+        With ReLU^p, random patterns of signs are fixed points up to crosstalk, if there are fewer than about
+        ``N^p / ((2p − 1)!! log N)`` of them.
+
+        Parameters
+        ----------
+        patterns
+            K patterns × N features, all different; W keeps their floating type.
+        activation
+            By default softmax with the β above; ``softmax(beta)`` for a β of your own, or ``relu(power)``.
+        features
+            By default identity for softmax, and for ReLU^p tanh with a gain at which amplitudes are stable.
+        noise
+            Standard deviation of the noise in cues; only for softmax.
+        tolerance
+            Largest deviation of a recalled feature, as a share of its range over the patterns.
+        """
+        W = as_patterns(patterns)
+        return cls.storing(W, store(W, activation, features, noise=noise, tolerance=tolerance))
+
+    @classmethod
+    def storing(cls, W: Float[Array, "K N"], parts: Parts) -> DenseAM:
+        """Return the model that stores the rows of W, from what `denseam.model.patterns.store` returned."""
+        c = jnp.zeros(W.shape[1], W.dtype)
+        return cls(
+            W, parts.b, c, parts.s1, parts.s2, parts.activation, features=parts.features, centred=False
+        )
+
     # --- parameters ------------------------------------------------------------------------------
 
     @property
@@ -288,12 +340,16 @@ class DenseAM(eqx.Module):
         """
         if h is None:
             x = self._samples("x", x)
-            return self._feature_energy(x) - self.activation.value(self.hidden(x)) / self.s1
+            return self._energy_at(x, self.hidden(x))
         x, h = self._populations(x, h)
         S = self.activation.activation(h)
         # (h − b̃)·σ/s1 − σᵀ W̃ (n ⊙ g) = (h − z)·σ/s1 with z = s1 W̃ (n ⊙ g) + b̃
         mismatch = jnp.sum((h - self.hidden(x)) * S, axis=-1)
         return self._feature_energy(x) + (mismatch - self.activation.value(h)) / self.s1
+
+    def _energy_at(self, x: Array, h: Array) -> Array:
+        """Return E_eff(x), given the hidden neurons h = hidden(x)."""
+        return self._feature_energy(x) - self.activation.value(h) / self.s1
 
     def _feature_energy(self, x: Array) -> Array:
         g = self.features.activation(x)
@@ -316,7 +372,8 @@ class DenseAM(eqx.Module):
         Parameters
         ----------
         x
-            One state, or any number of them along leading axes; each stops independently.
+            One state, or any number of them along leading axes; each stops independently. Many are recalled
+            in pieces, so that their hidden states fit into memory.
         steps
             Maximum number of steps; by default those of the training, or 100 if it was one update.
         tolerance
@@ -331,7 +388,24 @@ class DenseAM(eqx.Module):
         mask = jnp.zeros(state.shape[-1:], bool) if clamp is None else _array("clamp", clamp)
         steps, damping = shared.steps_of_recall(self.steps, steps, damping)
         shared.check_recall(state, mask, steps, tolerance, damping)
-        return _recall(self, state, jnp.broadcast_to(mask, state.shape), steps, tolerance, damping)
+        mask = jnp.broadcast_to(mask, state.shape)
+        recall = functools.partial(_recall, self, steps=steps, tolerance=tolerance, damping=damping)
+        return in_pieces(recall, self.K, state, mask)
+
+    def complete(
+        self, x: Float[ArrayLike, "*samples N"], known: Bool[ArrayLike, "*#samples N"]
+    ) -> Float[Array, "*samples N"]:
+        """Return states whose unknown features are recalled from the known ones alone, in one step.
+
+        For a memory `from_patterns` with softmax: patterns are weighted by their divergence from x over the
+        known features, ``exp(−β Σ_known D_μi(x_i)/N)``. This is the best start of a recall that holds what is
+        known: in the energy, the others would count with whatever value they start from.
+        """
+        refuse(typed(Softmax, "softmax, as in a memory that stores patterns", activation=self.activation))
+        state, mask = self._samples("x", x), _array("known", known)
+        shared.check_recall(state, mask, 1, 0.0, 1.0, "known")
+        mask = jnp.broadcast_to(mask, state.shape)
+        return in_pieces(lambda v, m: _complete(self, v, m), self.K, state, mask)
 
     def through(
         self,
@@ -536,25 +610,38 @@ def _parameters(model: Any) -> tuple[Any, Any, Any]:
 
 
 @eqx.filter_jit
+def _complete(model: DenseAM, x: Array, known: Array) -> Array:
+    of_unknown = ~known @ model.features.potential(model.W).T  # their part of G(ξ_μ), which is in b
+    h = model.s1 * (jnp.where(known, model.drive(x), 0) @ model.W.T + of_unknown) + model.s_b * model.b
+    return jnp.where(known, x, model.readout(h))
+
+
+@eqx.filter_jit
 def _recall(
     model: DenseAM, x: Array, mask: Array, steps: int, tolerance: ArrayLike, damping: ArrayLike
 ) -> Recall:
     def from_state(x0: Array, clamped: Array) -> Recall:
-        def step(carry: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
-            t, x, energies, _ = carry
-            new = jnp.where(clamped, x, x + damping * (model.update(x) - x))
+        # The hidden states are kept, since both the energy of a state and the next one come from them.
+        Carry = tuple[Array, Array, Array, Array, Array]
+
+        def step(carry: Carry) -> Carry:
+            t, x, h, energies, _ = carry
+            new = jnp.where(clamped, x, x + damping * (model.readout(h) - x))
             moved = jnp.max(jnp.abs(new - x))
             rests = moved <= tolerance * jnp.maximum(1, jnp.max(jnp.abs(new)))
+            h = model.hidden(new)
             # Every later entry is filled too, so that the curve stays flat after recall has stopped.
-            energies = jnp.where(jnp.arange(steps + 1) > t, model.energy(new), energies)
-            return t + 1, new, energies, rests
+            energies = jnp.where(jnp.arange(steps + 1) > t, model._energy_at(new, h), energies)
+            return t + 1, new, h, energies, rests
 
-        def going(carry: tuple[Array, Array, Array, Array]) -> Array:
-            t, _, _, rests = carry
+        def going(carry: Carry) -> Array:
+            t, *_, rests = carry
             return (t < steps) & ~rests
 
-        start = (jnp.asarray(0), x0, jnp.full(steps + 1, model.energy(x0)), jnp.asarray(False))
-        t, state, energies, rests = jax.lax.while_loop(going, step, start)
+        h0 = model.hidden(x0)
+        energies = jnp.full(steps + 1, model._energy_at(x0, h0))
+        start = (jnp.asarray(0), x0, h0, energies, jnp.asarray(False))
+        t, state, _, energies, rests = jax.lax.while_loop(going, step, start)
         return Recall(state, energies, t, rests)
 
     for _ in range(x.ndim - 1):

@@ -32,6 +32,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from denseam.errors import InputError, above_zero, listed, refuse
+from denseam.model import shared
 from denseam.rules.table import relu_constant
 
 Vector = Float[Array, "*samples n"]
@@ -109,7 +110,7 @@ def registered() -> dict[str, type[Lagrangian]]:
 def to_json(lagrangian: Lagrangian) -> dict[str, Any]:
     """Return name and parameters as a plain document."""
     parameters = {f.name: getattr(lagrangian, f.name) for f in dataclasses.fields(lagrangian)}
-    return {"name": lagrangian.name, **{k: float(v) for k, v in parameters.items()}}
+    return shared.lagrangian_document(lagrangian.name, parameters)
 
 
 def from_json(document: dict[str, Any]) -> Lagrangian:
@@ -176,27 +177,39 @@ class ReLU(Elementwise):
 
 @register
 class Tanh(Elementwise):
-    """The bounded feature: G(x) = log cosh x, g(x) = tanh x."""
+    """The bounded feature with gain γ: G(x) = log cosh(γx) / γ, g(x) = tanh(γx).
+
+    The larger the gain, the more a feature is a sign.
+    """
 
     name: ClassVar[str] = "tanh"
+    gain: float = eqx.field(static=True, default=1.0)
+
+    def __check_init__(self) -> None:
+        refuse(above_zero(gain=self.gain))
 
     def potential(self, h: Vector) -> Vector:
-        """Return log cosh h without computing cosh: |h| + log((1 + exp(−2|h|))/2)."""
-        a = jnp.abs(h)
-        # Near zero log cosh h = h²/2 − … is much smaller than |h| and log 2, which would cancel; there
-        # log1p(2 sinh²(h/2)) keeps all digits.
+        """Return log cosh(γh) / γ without computing cosh: with a = |γh|, a + log((1 + exp(−2a))/2)."""
+        a = jnp.abs(self._scaled(h))
+        # Near zero log cosh a = a²/2 − … is much smaller than a and log 2, which would cancel; there
+        # log1p(2 sinh²(a/2)) keeps all digits.
         small = jnp.minimum(a, 1)
-        return jnp.where(
+        value = jnp.where(
             a < 1, jnp.log1p(2 * jnp.sinh(small / 2) ** 2), a + jnp.log1p(jnp.exp(-2 * a)) - math.log(2)
         )
+        return value if self.gain == 1 else value / self.gain
 
     def activation(self, h: Vector) -> Vector:
-        """Return tanh h."""
-        return jnp.tanh(h)
+        """Return tanh γh."""
+        return jnp.tanh(self._scaled(h))
 
     def derivative(self, h: Vector) -> Vector:
-        """Return 1 − tanh² h."""
-        return 1 - jnp.tanh(h) ** 2
+        """Return γ (1 − tanh² γh)."""
+        slope = 1 - jnp.tanh(self._scaled(h)) ** 2
+        return slope if self.gain == 1 else self.gain * slope
+
+    def _scaled(self, h: Vector) -> Vector:
+        return h if self.gain == 1 else self.gain * h
 
 
 @register

@@ -76,6 +76,8 @@ def recall_problems(steps: int, damping: float, tolerance: float) -> Iterator[st
         yield f"damping must be above 0 and at most 1, got {damping!r}"
 
 
+#: Largest deviation of a feature of a stored pattern that is recalled, as a share of its range.
+TOLERANCE = 1e-4
 #: The maximum number of steps of recall of a memory that was trained on one update.
 STEPS = 100
 
@@ -88,18 +90,30 @@ def steps_of_recall(
     return number if steps is None else steps, size if damping is None else damping
 
 
-def check_recall(x: Any, mask: Any, steps: int, tolerance: float, damping: float) -> None:
+def check_recall(
+    x: Any, mask: Any, steps: int, tolerance: float, damping: float, name: str = "clamp"
+) -> None:
     """Refuse arguments with which `DenseAM.recall` makes no sense."""
     problems = [*recall_problems(steps, damping, tolerance)]
     shapes = (tuple(x.shape), tuple(x.shape[-1:]))
     if str(mask.dtype) not in ("bool", "torch.bool") or tuple(mask.shape) not in shapes:
-        problems.append(f"clamp must be true or false for each feature of x {shapes[0]}, got {what(mask)}")
+        problems.append(f"{name} must be true or false for each feature of x {shapes[0]}, got {what(mask)}")
     refuse(problems)
 
 
 def what(array: Any) -> str:
     """Return an array's type and shape, for a message."""
     return f"{array.dtype} of shape {tuple(array.shape)}"
+
+
+#: Parameters of Lagrangians that earlier versions did not have → values with which they change nothing.
+_LATER = {"gain": 1.0}
+
+
+def lagrangian_document(name: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a Lagrangian as a plain document, which earlier versions can read if they can have it."""
+    values = {key: float(value) for key, value in parameters.items()}
+    return {"name": name, **{key: v for key, v in values.items() if _LATER.get(key) != v}}
 
 
 def to_document(

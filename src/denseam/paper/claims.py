@@ -20,6 +20,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from denseam.paper.measurement import Measurement
 from denseam.paper.readings import FROZEN, NORMAL, READINGS, TRAINED, Reading
 from denseam.paper.results import Results
 from denseam.paper.settings import FromSettings, Setting
@@ -46,9 +47,15 @@ class Measured:
 class Evidence(FromSettings):
     """A test on records."""
 
+    @property
+    def measurements(self) -> tuple[Measurement, ...]:
+        """What it needs besides runs."""
+        return ()
+
     def missing(self, results: Results) -> int:
-        """Return how many runs of it are missing."""
-        return sum(results.missing(setting) for setting in self.settings)
+        """Return how many runs and measurements of it are missing."""
+        lacking = sum(not results.is_measured(measurement) for measurement in self.measurements)
+        return lacking + sum(results.missing(setting) for setting in self.settings)
 
     def measure(self, results: Results) -> Measured:
         """Return what the records show."""
@@ -154,8 +161,9 @@ class Claim:
     @property
     def pinned(self) -> bool:
         """Whether it compares readings, so that it is judged once."""
-        every = (*self.settings, *(setting for _, test in self.tests for setting in test.remembered))
-        return bool(every) and all(setting.pinned for setting in every)
+        pins = [setting.pinned is not None for setting in self.settings]
+        pins += [m.pinned for _, test in self.tests for m in test.measurements]
+        return bool(pins) and all(pins)
 
     @property
     def reading_names(self) -> tuple[str, ...]:

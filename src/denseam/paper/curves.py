@@ -217,17 +217,13 @@ class Agree(Evidence):
     steps: int
 
     @property
-    def remembered(self) -> tuple[Setting, ...]:
-        """The setting of both memories."""
-        return (self.examples.setting,)
-
-    def missing(self, results: Results) -> int:
-        """Return 1 if the two memories have not been compared yet."""
-        return int(not results.compared(self.examples))
+    def measurements(self) -> tuple[Examples, ...]:
+        """The comparison of the two memories."""
+        return (self.examples,)
 
     def measure(self, results: Results) -> Measured:
         """Compare the correlation with the least that counts as agreement."""
-        comparison = results.examples(self.examples)
+        comparison = results.measured(self.examples)
         at = comparison["steps"].tolist().index(self.steps)
         correlation, chance = float(comparison["correlation"][at]), float(comparison["chance"][at])
         steps = "1 step" if self.steps == 1 else f"{self.steps} steps"

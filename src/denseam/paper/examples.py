@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import io
 import json
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ import numpy as np
 from denseam.data.arrays import held_out
 from denseam.data.readers import read
 from denseam.errors import InputError
-from denseam.files import read_arrays, write_whole
+from denseam.paper.measurement import Measurement
 from denseam.paper.readings import Reading
 from denseam.paper.settings import Setting
 from denseam.paper.sizes import Size
@@ -26,11 +25,11 @@ from denseam.workflow.agreement import consistency
 from denseam.workflow.recipe import Recipe
 from denseam.workflow.target import train_target
 
-FOLDER, MEMORIES = "examples", "memories"
+MEMORIES = "memories"
 
 
 @dataclasses.dataclass(frozen=True)
-class Kept:
+class OfMemories(Measurement):
     """Numbers and pictures made with memories of a setting that has one learning rate."""
 
     setting: Setting
@@ -39,9 +38,10 @@ class Kept:
         """Return the sizes of the memories."""
         raise NotImplementedError
 
-    def make(self, size: Size, reading: Reading, out: Path, progress: Progress | None = None) -> None:
-        """Train the memories (or resume their training), recall with them, and write what is drawn."""
-        raise NotImplementedError
+    @property
+    def pinned(self) -> bool:
+        """Whether its setting is trained in one reading alone."""
+        return self.setting.pinned is not None
 
     def key(self, size: Size, reading: Reading) -> str:
         """Return a hash of everything that changes the result."""
@@ -51,28 +51,6 @@ class Kept:
                 value = getattr(self, field.name)
                 parts += value if isinstance(value, tuple) else [value]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
-
-    def path(self, size: Size, reading: Reading, out: Path) -> Path:
-        """Return the file of the result."""
-        return out / FOLDER / f"{self.key(size, reading)}.npz"
-
-    def read(self, size: Size, reading: Reading, out: Path) -> dict[str, Any] | None:
-        """Return the result, or None if there is none yet."""
-        path = self.path(size, reading, out)
-        if not path.is_file():
-            return None
-        try:
-            return read_arrays(path)
-        except (OSError, InputError) as error:
-            raise InputError(f"{path}: {error}; delete the file to make it again") from None
-
-    def write(self, arrays: dict[str, Any], size: Size, reading: Reading, out: Path) -> None:
-        """Write the result."""
-        content = io.BytesIO()
-        np.savez_compressed(content, **arrays)
-        path = self.path(size, reading, out)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, content.getvalue())
 
     def memory(self, size: Size, reading: Reading, scale: int, out: Path, progress: Progress | None) -> Any:
         """Return the trained memory of a size."""
@@ -90,7 +68,7 @@ class Kept:
 
 
 @dataclasses.dataclass(frozen=True)
-class Examples(Kept):
+class Examples(OfMemories):
     """A comparison of recall: a setting with one learning rate, numbers of steps, and numbers of samples."""
 
     steps: tuple[int, ...] = (1, 10, 200)
@@ -130,4 +108,4 @@ class Examples(Kept):
         }
         kept |= {k: np.array(v) for k, v in numbers.items()}
         kept |= {k: v.astype(np.float16) for k, v in pictures.items()}
-        self.write(kept, size, reading, out)
+        self.write(size, reading, out, kept)

@@ -7,18 +7,26 @@ from typing import Any
 
 import numpy as np
 
+from denseam.paper.capacity import Capacity
 from denseam.paper.claims import Claim
 from denseam.paper.curves import diverging, symbol
-from denseam.paper.examples import Examples, Kept
+from denseam.paper.examples import Examples
+from denseam.paper.measurement import Measurement
 from denseam.paper.readings import READINGS, Reading
 from denseam.paper.results import Results
 from denseam.paper.settings import FromSettings, Setting
 from denseam.report.plots.panels import curves_panel, lines_panel, sweep_panel, tiles_panel
+from denseam.report.plots.style import FAINT
 
 
 @dataclasses.dataclass(frozen=True)
 class Panel(FromSettings):
     """A panel of a figure."""
+
+    @property
+    def measurements(self) -> tuple[Measurement, ...]:
+        """What it needs besides runs."""
+        return ()
 
     def describe(self) -> str:
         """Say what it shows, in a few words."""
@@ -27,11 +35,6 @@ class Panel(FromSettings):
     def draw(self, ax: Any, results: Results) -> None:
         """Draw the panel."""
         raise NotImplementedError
-
-    @property
-    def kept(self) -> tuple[Kept, ...]:
-        """What it needs of trained memories."""
-        return ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,8 +143,8 @@ class Tiles(Panel):
     of: str
 
     @property
-    def kept(self) -> tuple[Kept, ...]:
-        """The pictures."""
+    def measurements(self) -> tuple[Measurement, ...]:
+        """The comparison of the two memories."""
         return (self.examples,)
 
     def describe(self) -> str:
@@ -150,7 +153,7 @@ class Tiles(Panel):
 
     def draw(self, ax: Any, results: Results) -> None:
         """Draw the panel."""
-        kept = results.examples(self.examples)
+        kept = results.measured(self.examples)
         last, (large, small) = int(kept["steps"][-1]), kept["features"]
         rows = {
             "large": {"clean": "clean", "corrupted": "corrupted", f"{last} steps": "large"},
@@ -159,6 +162,45 @@ class Tiles(Panel):
         reference = kept["clean" if self.of == "large" else "small_clean"].astype(float)
         tiles_panel(ax, {k: kept[v].astype(float) for k, v in rows.items()}, reference)
         ax.set_title(f"N = {large if self.of == 'large' else small}", loc="left", fontweight="bold")
+
+
+@dataclasses.dataclass(frozen=True)
+class Capacities(Panel):
+    """The number of stored patterns against N, a line for each memory, and the laws beside them."""
+
+    title: str
+    capacities: tuple[Capacity, ...]
+    exponential: bool = False
+
+    @property
+    def measurements(self) -> tuple[Measurement, ...]:
+        """The capacities."""
+        return self.capacities
+
+    def describe(self) -> str:
+        """Say what it shows."""
+        return f"capacity, {self.title}: {', '.join(c.label for c in self.capacities)}"
+
+    def draw(self, ax: Any, results: Results) -> None:
+        """Draw the panel."""
+        from matplotlib.ticker import NullLocator
+
+        measured = {c.label: results.measured(c) for c in self.capacities}
+        lines = {
+            label: dict(zip(m["features"].tolist(), m["half"].tolist(), strict=True))
+            for label, m in measured.items()
+        }
+        lines_panel(ax, lines, x_label="N", y_label="number of patterns")
+        for law in {tuple(m["law"]): m for m in measured.values()}.values():
+            ax.plot(law["features"], law["law"], color=FAINT, lw=1, ls="--", zorder=0, label="_law")
+        if self.exponential:
+            ax.set_xscale("linear")
+        else:
+            sizes = sorted({n for m in measured.values() for n in m["features"].tolist()})
+            doubled = [n for n in sizes if n & (n - 1) == 0]
+            ax.set_xticks(doubled, [str(n) for n in doubled])
+            ax.xaxis.set_minor_locator(NullLocator())
+        ax.set_title(self.title, loc="left")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -200,8 +242,9 @@ class Figure:
     @property
     def pinned(self) -> bool:
         """Whether it compares readings, so that it is drawn once."""
-        every = (*self.settings, *(kept.setting for kept in self.examples))
-        return bool(every) and all(setting.pinned for setting in every)
+        pins = [setting.pinned is not None for setting in self.settings]
+        pins += [measurement.pinned for measurement in self.measurements]
+        return bool(pins) and all(pins)
 
     @property
     def readings(self) -> tuple[Reading, ...]:
@@ -221,6 +264,8 @@ class Figure:
         return tuple({s.unlabelled: s for s in every}.values())
 
     @property
-    def examples(self) -> tuple[Kept, ...]:
-        """What has to be made with trained memories, without repetition."""
-        return tuple(dict.fromkeys(kept for panel in self.panels for kept in panel.kept))
+    def measurements(self) -> tuple[Measurement, ...]:
+        """What has to be measured besides runs, without repetition."""
+        every = [m for panel in self.panels for m in panel.measurements]
+        every += [m for claim in self.claims for _, test in claim.tests for m in test.measurements]
+        return tuple(dict.fromkeys(every))

@@ -125,7 +125,7 @@ def _make(
         if results.reading not in figure.readings:
             continue
         lacking = sum(results.missing(setting) for setting in figure.settings)
-        lacking += sum(not results.compared(examples) for examples in figure.examples)
+        lacking += sum(not results.is_measured(measurement) for measurement in figure.measurements)
         if lacking:
             missing[name] = lacking
         elif not (figure.pinned and files):
@@ -175,15 +175,15 @@ def train_figures(
         summary = run_specs(runs, folder / RUNS, progress=progress, stop=stop, executor=executor)
     if choice.part == choice.parts:
         for figure in figures:
-            for examples in figure.examples:
+            for measurement in figure.measurements:
                 for reading in choice.readings:
-                    if not examples.path(size, reading, folder).is_file():
-                        examples.make(size, reading, folder, progress)
+                    if not measurement.path(size, reading, folder).is_file():
+                        measurement.make(size, reading, folder, progress)
     return summary
 
 
 def compact(figures: Iterable[Figure], size: Size, folder: Path, target: Path) -> Path:
-    """Write the runs of figures in all readings as one shard with thinned curves, and the examples."""
+    """Write the runs of figures in all readings as one shard with thinned curves, and the measurements."""
     figures, rows = list(figures), rows_in(folder)
     readings = READINGS.values()
     keys = dict.fromkeys(
@@ -196,11 +196,11 @@ def compact(figures: Iterable[Figure], size: Size, folder: Path, target: Path) -
     store = Store(target / RUNS)
     store.prepare()
     for figure in figures:
-        for examples in figure.examples:
+        for measurement in figure.measurements:
             for reading in readings:
-                path = examples.path(size, reading, folder)
+                path = measurement.path(size, reading, folder)
                 if path.is_file():
-                    copy = examples.path(size, reading, target)
+                    copy = measurement.path(size, reading, target)
                     copy.parent.mkdir(parents=True, exist_ok=True)
                     write_whole(copy, path.read_bytes())
     return store.write(list(thin(rows[key] for key in keys if key in rows)))

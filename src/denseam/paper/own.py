@@ -24,6 +24,7 @@ from denseam.paper.rates import (
 from denseam.paper.readings import FROZEN, READINGS, TRAINED
 from denseam.paper.recall_steps import STEPS
 from denseam.paper.settings import Setting, setting
+from denseam.paper.storage import STORAGE
 from denseam.paper.thresholds import STAYS, STAYS_MEMORIES
 from denseam.rules.table import relu_constant
 from denseam.theory.gaussian import feature_variance
@@ -167,6 +168,7 @@ DECAY_UNSCALED = RELU_SGD.but(
 
 OWN: tuple[Figure, ...] = (
     *STEPS,
+    *STORAGE,
     Figure(
         name="batch-rule",
         title="ReLU, a fixed number of epochs: the rate follows the batch",

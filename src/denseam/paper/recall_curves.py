@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 
 from denseam.paper.claims import Evidence, Measured
-from denseam.paper.examples import Kept
+from denseam.paper.examples import OfMemories
 from denseam.paper.figure import Panel
 from denseam.paper.readings import Reading
 from denseam.paper.results import Results
-from denseam.paper.settings import Setting
 from denseam.paper.sizes import Size
 from denseam.report.plots.style import plain_log_ticks
 from denseam.training.progress import Progress
@@ -27,7 +26,7 @@ ROUNDING = 1e-5
 
 
 @dataclasses.dataclass(frozen=True)
-class RecallCurve(Kept):
+class RecallCurve(OfMemories):
     """A memory, and its recall of held-out and of trained samples in steps of the trained size."""
 
     steps: int = 200
@@ -53,7 +52,7 @@ class RecallCurve(Kept):
             noise = np.random.default_rng(0).standard_normal(clean.shape, np.float32)
             recalled = self._recalled(memory, clean, clean + np.float32(memory.noise) * noise)
             kept |= {f"{name}_{curve}": values for curve, values in _curves(recalled).items()}
-        self.write(kept, size, reading, out)
+        self.write(size, reading, out, kept)
 
     def _recalled(self, memory: Any, clean: Any, start: Any) -> Recalled:
         trained = memory.model.steps
@@ -92,7 +91,7 @@ class Along(Panel):
     quantity: str
 
     @property
-    def kept(self) -> tuple[Kept, ...]:
+    def measurements(self) -> tuple[RecallCurve, ...]:
         """The recall of each memory."""
         return self.curves
 
@@ -104,7 +103,7 @@ class Along(Panel):
         """Draw the panel."""
         axis, logarithmic = CURVES[self.quantity]
         for i, curve in enumerate(self.curves):
-            kept = results.examples(curve)
+            kept = results.measured(curve)
             values, T = kept[f"heldout_{self.quantity}"].astype(float), int(kept["trained_steps"])
             if self.quantity == "energy":
                 values = (values - values[-1]) / max(1e-12, values[0] - values[-1])
@@ -133,19 +132,15 @@ class OfCurves(Evidence):
     curves: tuple[RecallCurve, ...]
 
     @property
-    def remembered(self) -> tuple[Setting, ...]:
-        """The settings of the memories."""
-        return tuple(curve.setting for curve in self.curves)
-
-    def missing(self, results: Results) -> int:
-        """Return how many memories have not recalled yet."""
-        return sum(not results.compared(curve) for curve in self.curves)
+    def measurements(self) -> tuple[RecallCurve, ...]:
+        """The recall of each memory."""
+        return self.curves
 
     def ends(self, results: Results, of: str = "heldout") -> list[tuple[float, float]]:
         """Return the error after the trained steps and after all, for each memory."""
         pairs = []
         for curve in self.curves:
-            kept = results.examples(curve)
+            kept = results.measured(curve)
             errors = kept[f"{of}_error"]
             pairs.append((float(errors[int(kept["trained_steps"])]), float(errors[-1])))
         return pairs
@@ -192,6 +187,6 @@ class NeverRises(OfCurves):
 
     def measure(self, results: Results) -> Measured:
         """Find the largest rise."""
-        every = [results.examples(curve) for curve in self.curves]
+        every = [results.measured(curve) for curve in self.curves]
         rise = max(float(kept[f"{of}_rise"]) for kept in every for of in ("heldout", "trained"))
         return Measured(rise <= ROUNDING, f"the largest rise is {rise:.0e} of the energy")

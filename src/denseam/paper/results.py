@@ -14,7 +14,7 @@ from jaxtyping import Float
 
 from denseam.analysis.transfer import Verdict, horizon, verdict
 from denseam.errors import InputError
-from denseam.paper.examples import Kept
+from denseam.paper.measurement import Measurement
 from denseam.paper.readings import Reading
 from denseam.paper.settings import Setting
 from denseam.paper.sizes import Size
@@ -74,16 +74,16 @@ class Results:
             by_scale[scale] = x, np.where(np.isfinite(values), values, np.nan)
         return by_scale
 
-    def examples(self, examples: Kept) -> dict[str, Any]:
-        """Return what was made with trained memories."""
-        comparison = None if self._out is None else examples.read(self.size, self.reading, self._out)
-        if comparison is None:
-            raise InputError("the examples of recall have not been made yet")
-        return comparison
+    def measured(self, measurement: Measurement) -> dict[str, Any]:
+        """Return the arrays of a measurement."""
+        arrays = None if self._out is None else measurement.read(self.size, self.reading, self._out)
+        if arrays is None:
+            raise InputError("recall has not been measured yet")
+        return arrays
 
-    def compared(self, examples: Kept) -> bool:
-        """Return whether it has been made."""
-        return self._out is not None and examples.path(self.size, self.reading, self._out).is_file()
+    def is_measured(self, measurement: Measurement) -> bool:
+        """Return whether a measurement has been made."""
+        return self._out is not None and measurement.path(self.size, self.reading, self._out).is_file()
 
     def rate(self, setting: Setting, eta0: float | None = None) -> float:
         """Return the learning rate of the grid that is nearest to `eta0`.

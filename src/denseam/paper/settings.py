@@ -164,11 +164,6 @@ class FromSettings:
         """The settings that have to be trained for it."""
         return tuple(_settings_in(getattr(self, field.name) for field in dataclasses.fields(self)))
 
-    @property
-    def remembered(self) -> tuple[Setting, ...]:
-        """The settings of which it needs a trained memory, and no runs."""
-        return ()
-
     def unlabelled(self) -> Any:
         """Return what it asks, whatever its settings are called: equal for equal tests of equal runs."""
         values = {field.name: _unlabelled(getattr(self, field.name)) for field in dataclasses.fields(self)}

@@ -29,6 +29,9 @@ class Size:
         The values of N for the small digits that come with the library: 8 × 8 pixels in blocks.
     examples
         The values of N of the two memories whose recall is compared.
+    capacities, cues, halvings
+        How many values of N a capacity is measured at, with how many cues, and how often the interval in
+        which it lies, a factor of two, is halved.
     epochs, seeds
         Epochs and seeds of every run.
     most_seeds
@@ -49,6 +52,9 @@ class Size:
     pixels: tuple[int, ...]
     digits: tuple[int, ...]
     examples: tuple[int, int]
+    capacities: int
+    cues: int
+    halvings: int
     epochs: int
     seeds: int
     most_seeds: int
@@ -111,6 +117,9 @@ SIZES: Mapping[str, Size] = {
             pixels=(25, 49, 100, 196),
             digits=(64,),
             examples=(196, 49),
+            capacities=5,
+            cues=200,
+            halvings=2,
             epochs=32,
             seeds=3,
             most_seeds=3,
@@ -127,6 +136,9 @@ SIZES: Mapping[str, Size] = {
             pixels=(49, 100, 196, 784),
             digits=(64,),
             examples=(784, 196),
+            capacities=5,
+            cues=200,
+            halvings=2,
             epochs=256,
             seeds=3,
             most_seeds=6,
@@ -148,6 +160,9 @@ SIZES: Mapping[str, Size] = {
             pixels=(4,),
             digits=(4,),
             examples=(9, 4),
+            capacities=1,
+            cues=16,
+            halvings=0,
             epochs=2,
             seeds=1,
             most_seeds=1,

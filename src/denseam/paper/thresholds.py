@@ -58,5 +58,12 @@ AGREE = 0.9
 #: verdict tolerates of a transferred learning rate.
 SEEDS_AGREE = 0.02
 
+#: A capacity grows with a power of N if its exponent is this close to it: half the distance to the next half.
+EXPONENT = 0.25
+
+#: A capacity is that of a law if it is at most this many times as large or as small. K½ is measured with 200
+#: cues, to about a tenth; one step of the bisection is a quarter.
+NEAR = 1.5
+
 #: A divergence counts if at least this many seeds diverge: what a single one says is open.
 SEEDS = 2

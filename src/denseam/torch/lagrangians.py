@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from denseam.errors import InputError, above_zero, listed, refuse
+from denseam.model.shared import lagrangian_document
 from denseam.rules.table import relu_constant
 
 
@@ -104,19 +105,23 @@ class Softmax:
 
 @dataclasses.dataclass(frozen=True)
 class Tanh(Elementwise):
-    """The bounded feature: G(x) = log cosh x, g(x) = tanh x."""
+    """The bounded feature with gain γ: G(x) = log cosh(γx) / γ, g(x) = tanh(γx)."""
 
+    gain: float = 1.0
     name: ClassVar[str] = "tanh"
 
+    def __post_init__(self) -> None:
+        refuse(above_zero(gain=self.gain))
+
     def potential(self, h: Tensor) -> Tensor:
-        """Return log cosh h without computing cosh; near zero in a form that keeps all digits."""
-        a = h.abs()
+        """Return log cosh(γh) / γ without computing cosh; near zero in a form that keeps all digits."""
+        a = (self.gain * h).abs()
         small = torch.log1p(2 * torch.sinh(a.clamp(max=1) / 2) ** 2)
-        return torch.where(a < 1, small, a + torch.log1p(torch.exp(-2 * a)) - math.log(2))
+        return torch.where(a < 1, small, a + torch.log1p(torch.exp(-2 * a)) - math.log(2)) / self.gain
 
     def activation(self, h: Tensor) -> Tensor:
-        """Return tanh h."""
-        return torch.tanh(h)
+        """Return tanh γh."""
+        return torch.tanh(self.gain * h)
 
 
 def _rectified(h: Tensor, power: float) -> Tensor:
@@ -135,7 +140,7 @@ def to_json(lagrangian: Lagrangian) -> dict[str, Any]:
     """Return name and parameters as a plain document."""
     if lagrangian.name not in _KNOWN:
         raise InputError(f"Lagrangian must be {listed(_KNOWN)} in a checkpoint, got {lagrangian.name!r}")
-    return {"name": lagrangian.name, **{k: float(v) for k, v in vars(lagrangian).items()}}
+    return lagrangian_document(lagrangian.name, vars(lagrangian))
 
 
 def from_json(document: Mapping[str, Any]) -> Any:

@@ -118,6 +118,7 @@ def train(
     noise: float = 0.5,
     batch: int | None = None,
     seed: int = 0,
+    state: optax.OptState | None = None,
     progress: Progress | Callable[[int, float], None] | None = None,
 ) -> Run:
     """Train a model to denoise: minimise ‖f(y + ε) − y‖² over samples y and noise ε.
@@ -138,6 +139,8 @@ def train(
         Samples in a batch; by default the B of the model's scales.
     seed
         Determines batches and noise; all learning rates of one seed see the same ones.
+    state
+        The optimizer's state to go on from, as an earlier `Run` has it; by default a new one.
     progress
         Receives events; a function is called after every epoch with its number, from 1, and its mean MSE.
     """
@@ -151,7 +154,7 @@ def train(
     bare = dataclasses.replace(model, scales=None)
 
     initial_mse = float(np.mean(_evaluate(bare, array, draw_batches(seed, epochs - 1, P, B), noise)))
-    state = optimizer.init(bare.parameters)
+    state = optimizer.init(bare.parameters) if state is None else state
     curve = np.full((epochs, P // B), np.inf)
     progress.training_begins(f"memory with N = {model.N}, K = {model.K}", curve.size, epochs)
     try:

@@ -30,8 +30,13 @@ _SENTENCES = {
     "way to an attractor of the memory: take --steps {best}",
     Course.NEVER_FALLS: "{of} is least at the start, {start:.3g}: {remedy}",
 }
-_HIDDEN = "their mean is the better guess; hide less, or train with more --noise than {trained:g}"
-_NOISY = "no step removes noise of {noise:g}; the memory was trained with {trained:g}"
+#: What to do if no step helps: (whether features are hidden, whether the memory stores patterns) → words.
+_REMEDIES = {
+    (True, False): "their mean is the better guess; hide less, or train with more --noise than {trained:g}",
+    (False, False): "no step removes noise of {noise:g}; the memory was trained with {trained:g}",
+    (True, True): "too little is known to tell the stored patterns apart; hide less",
+    (False, True): "the stored patterns are too close for noise of {noise:g}, or none of them is meant",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,6 +53,8 @@ class Hint:
         The number of steps after which it is least, and of all steps.
     noise, trained
         The noise that was added, and that of training.
+    stored
+        Whether the memory stores patterns.
     """
 
     course: Course
@@ -59,6 +66,7 @@ class Hint:
     steps: int
     noise: float
     trained: float
+    stored: bool = False
 
     def describe(self) -> str:
         """Return what was measured as a sentence, with advice if it could be better."""
@@ -67,7 +75,7 @@ class Hint:
             **numbers,
             of="the error of the hidden features" if self.hidden else "the error",
             steps_of_least=_counted(self.best),
-            remedy=(_HIDDEN if self.hidden else _NOISY).format(**numbers),
+            remedy=_REMEDIES[self.hidden, self.stored].format(**numbers),
         )
 
 
@@ -85,8 +93,8 @@ def hint(recalled: Recalled) -> Hint | None:
         course = Course.FALLS_STILL
     else:
         course = Course.FALLS
-    hidden, trained = recalled.held is not None, recalled.memory.noise
-    return Hint(course, hidden, start, least, end, best, last, recalled.noise, trained)
+    hidden, memory = recalled.held is not None, recalled.memory
+    return Hint(course, hidden, start, least, end, best, last, recalled.noise, memory.noise, memory.stored)
 
 
 def _counted(steps: int) -> str:

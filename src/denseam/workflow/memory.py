@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float
 
@@ -17,6 +18,7 @@ from denseam.data.readers import Raw
 from denseam.data.reductions import Projection
 from denseam.errors import (
     AT_LEAST_0,
+    FLAG,
     DataWarning,
     InputError,
     at_least_zero,
@@ -29,10 +31,13 @@ from denseam.errors import (
 )
 from denseam.files import ALONE, Writers
 from denseam.model import checkpoint, shared
-from denseam.model.dense_am import DenseAM
+from denseam.model.dense_am import DenseAM, Recall
+from denseam.model.lagrangians import Softmax
 from denseam.workflow.course import Hint, hint
 from denseam.workflow.likeness import Difference, Reference, differences, unlike_training
 
+#: The file of a memory in its folder.
+MODEL = "memory.safetensors"
 #: Maximum number of steps of recall of a memory that was trained to denoise in one: many lead to its own
 #: attractors, which need not be near the sample.
 STEPS = 10
@@ -49,6 +54,7 @@ _ENTRIES = {
     "data": table_of().or_none(),
     "training": table_of({"square": AT_LEAST_0, "error": AT_LEAST_0}).or_none(),
     "noise": AT_LEAST_0.or_none(),
+    "stored": FLAG.or_none(),
 }
 
 
@@ -58,12 +64,14 @@ class Memory:
 
     `model` acts on prepared samples; the methods here take and return samples as they are in files.
     `reference` is None if the model was saved by an earlier version, or not trained by `denseam train`.
+    `stored` says that it was not trained at all, but stores patterns (`denseam memorize`).
     """
 
     model: DenseAM
     encoder: Encoder | None
     noise: float
     reference: Reference | None = None
+    stored: bool = False
 
     def __post_init__(self) -> None:
         refuse(typed(DenseAM, "a DenseAM", model=self.model))
@@ -82,6 +90,8 @@ class Memory:
         """Write a safetensors file, all writers together; `DenseAM.load` reads the model from it, too."""
         tensors, document = self.model.to_document()
         document["noise"] = self.noise
+        if self.stored:
+            document["stored"] = True
         if self.reference is not None:
             document["training"] = dataclasses.asdict(self.reference)
         if self.encoder is not None:
@@ -91,7 +101,12 @@ class Memory:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Memory:
-        """Read a file written by `save`; a bare model has no encoder, so its samples must be prepared."""
+        """Read a file written by `save`, or that of a folder.
+
+        A bare model has no encoder, so its samples must be prepared.
+        """
+        if isinstance(path, str | os.PathLike) and os.path.isdir(path):
+            path = Path(path) / MODEL
         tensors, document = checkpoint.read(path)
         model = DenseAM.from_document(tensors, document, path)
         encoder = None
@@ -104,7 +119,7 @@ class Memory:
                     raise InputError(f"its data has {encoder.features} features, its model {model.N}")
         samples = values["training"]
         reference = Reference(samples["square"], samples["error"]) if samples else None
-        return cls(model, encoder, float(values["noise"] or 0.0), reference)
+        return cls(model, encoder, float(values["noise"] or 0.0), reference, bool(values["stored"]))
 
     # --- between files and states ------------------------------------------------------------------
 
@@ -208,7 +223,8 @@ class Memory:
         noise
             Standard deviations of the noise to add first, in the units of training.
         known
-            True where a feature is known and keeps its value; the others start at their mean.
+            True where a feature is known and keeps its value; the others start at their mean. If the memory
+            stores patterns by softmax, the first step ignores them (`DenseAM.complete`).
         seed
             The seed of the noise.
 
@@ -268,7 +284,7 @@ class Memory:
             compare(0, state)
             for t in range(1, steps + 1):
                 if not rests.all():
-                    step = self.model.recall(state, 1, tolerance, damping=damping, clamp=mask)
+                    step = self._step(state, mask, t, tolerance, damping)
                     before, state = state, np.where(rests[:, None], state, np.asarray(step.state))
                     moves[t] += np.sum((state - before) ** 2, dtype=np.float64)
                     energies[~rests, t:] = np.asarray(step.energies)[~rests, 1:]
@@ -284,6 +300,18 @@ class Memory:
         return Recalled(
             self, level, clean, start, once, state, energies, errors, cosines, moved, taken, rests, held
         )
+
+    def _step(
+        self, state: Float[np.ndarray, "n N"], mask: Any, t: int, tolerance: float, damping: float
+    ) -> Recall:
+        """Take step t of recall: the first one may complete stored patterns from what is known of them."""
+        model = self.model
+        if t > 1 or mask is None or not (self.stored and isinstance(model.activation, Softmax)):
+            return model.recall(state, 1, tolerance, damping=damping, clamp=mask)
+        completed = model.complete(state, mask)
+        energies = jnp.stack([model.energy(state), model.energy(completed)], axis=-1)
+        moving = jnp.zeros(len(state), bool)
+        return Recall(completed, energies, jnp.ones(len(state), int), moving)
 
 
 def recall_problems(
@@ -347,9 +375,12 @@ class Recalled:
 
     @property
     def largest_rise(self) -> float:
-        """The largest relative rise of an energy in one step; beyond rounding errors it should be 0."""
-        rises = np.diff(self.energies, axis=1)
-        return float(np.max(rises / np.maximum(1e-12, np.abs(self.energies[:, :-1])), initial=0.0))
+        """The largest rise of an energy in one step, relative to its largest size along the steps.
+
+        Beyond rounding errors it should be 0. The energy of a stored pattern is nearly 0 itself.
+        """
+        rises, sizes = np.diff(self.energies, axis=1), np.max(np.abs(self.energies), axis=1, keepdims=True)
+        return float(np.max(rises / np.maximum(1e-12, sizes), initial=0.0))
 
     @property
     def best_step(self) -> int:

@@ -51,10 +51,11 @@ from denseam.training.progress import Progress
 from denseam.training.run import evaluate
 from denseam.training.stopping import Stop, looking, signal_of
 from denseam.workflow.likeness import Reference
+from denseam.workflow.memory import MODEL as MODEL
 from denseam.workflow.memory import Memory
 from denseam.workflow.recipe import Origin, Recipe
 
-MODEL, STATE, LOG = "memory.safetensors", "state.safetensors", "training.json"
+STATE, LOG = "state.safetensors", "training.json"
 #: Seconds between saves of the state; saving takes at most a tenth of the time.
 SAVE_SECONDS = 20.0
 #: Bytes of the batches that are read at once.

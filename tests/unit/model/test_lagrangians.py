@@ -35,6 +35,7 @@ class Blend(dam.Lagrangian):
 
 CASES = {name: make() for name, make in registered().items()}
 CASES |= {f"relu^{p}": dam.relu(p) for p in (1.5, 2, 2.7, 3, 10)}
+CASES |= {"tanh-gain-3": dam.tanh(3.0), "tanh-gain-half": dam.tanh(0.5)}
 CASES |= {"softmax-beta-3": dam.softmax(3.0), "soft": Soft(), "blend": Blend()}
 
 

@@ -47,7 +47,7 @@ def test_rows_are_whole():
     for figure in figures:
         assert figure.claims, figure.name
         assert figure.panels, figure.name
-        assert figure.settings or figure.examples, figure.name
+        assert figure.settings or figure.measurements, figure.name
 
 
 @pytest.mark.parametrize("size", ["laptop", "paper", "tiny"])
@@ -461,6 +461,6 @@ def test_the_gallery_holds_every_run_of_biases_trained_from_zero():
     for figure in catalog():
         if figure.section is None and not figure.pinned:
             assert sum(results.missing(setting) for setting in figure.settings) == 0, figure.name
-            assert all(results.compared(one) for one in figure.examples), figure.name
+            assert all(results.is_measured(one) for one in figure.measurements), figure.name
     size = sum(path.stat().st_size for path in GALLERY.rglob("*") if path.suffix in (".parquet", ".npz"))
     assert size < 10e6

@@ -37,7 +37,7 @@ def test_drawing_never_trains(folder, coarsely, monkeypatch):
 def test_examples_that_are_damaged_are_named(folder, coarsely):
     is_made("mnist-examples", folder)
     (figure,), folder = find(["mnist-examples"]), folder / "mnist-examples"
-    path = figure.examples[0].path(SIZES["tiny"], TRAINED, folder)
+    path = figure.measurements[0].path(SIZES["tiny"], TRAINED, folder)
     whole = path.read_bytes()
     try:
         path.write_bytes(whole[:100])

@@ -17,10 +17,10 @@ class Recalled:
     def __init__(self, kept):
         self.kept = kept
 
-    def compared(self, curve):
+    def is_measured(self, curve):
         return curve in self.kept
 
-    def examples(self, curve):
+    def measured(self, curve):
         (at_T, end), rise = self.kept[curve]
         errors = np.array([1.0, at_T, end])
         return {"trained_steps": np.array(1)} | {

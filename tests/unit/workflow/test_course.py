@@ -11,12 +11,12 @@ from denseam.workflow.course import Course, hint
 from denseam.workflow.memory import Memory
 
 
-def recalled(errors, *, hidden=False, at_rest=False, noise=0.5):
+def recalled(errors, *, hidden=False, at_rest=False, noise=0.5, stored=False):
     """What a hint needs of the result of recall."""
     errors = np.array(errors)
     return SimpleNamespace(
         errors=errors, best_step=int(np.argmin(errors)), converged=np.array([at_rest]), noise=noise,
-        held=np.ones(1, bool) if hidden else None, memory=SimpleNamespace(noise=0.25),
+        held=np.ones(1, bool) if hidden else None, memory=SimpleNamespace(noise=0.25, stored=stored),
     )  # fmt: skip
 
 
@@ -46,6 +46,13 @@ def test_the_advice_has_the_numbers():
     never = hint(recalled([0.1, 0.4], noise=0.05)).describe()
     assert "no step removes noise of 0.05; the memory was trained with 0.25" in never
     assert "train with more --noise than 0.25" in hint(recalled([0.1, 0.4], hidden=True)).describe()
+
+
+def test_the_advice_for_stored_patterns_does_not_speak_of_training():
+    noisy, hidden = (hint(recalled([0.1, 0.4], hidden=h, stored=True)).describe() for h in (False, True))
+    assert noisy.endswith("the stored patterns are too close for noise of 0.5, or none of them is meant")
+    assert hidden.endswith("too little is known to tell the stored patterns apart; hide less")
+    assert "trained" not in noisy + hidden
 
 
 def test_nothing_is_said_of_clean_input():
