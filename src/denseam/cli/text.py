@@ -286,7 +286,9 @@ def print_memorized(result: Any, folder: str, files: list[str]) -> None:
     """Print how patterns are stored, and how they were recalled."""
     model, space = result.memory.model, result.spacing
     print(f"{result.origin}: {model.K} patterns of {model.N} features, stored without training")
-    if space is not None:
+    if space is not None and model.K == 1:
+        print("a single pattern, which is recalled from anything")
+    elif space is not None:
         few = "" if space.compared == model.K else f" (of {space.compared} compared with all others)"
         print(
             f"β = {float(model.activation.beta):.4g}; the closest patterns{few} are {space.closest[0]} and "

@@ -80,9 +80,9 @@ class Spacing:
     Attributes
     ----------
     beta
-        The inverse temperature β.
+        The inverse temperature β, the one that was given or the one that follows.
     separation, closest
-        The least divergence per feature between two patterns, and their indices.
+        The least divergence per feature between two patterns, infinite for a single one, and their indices.
     noise, promised
         The noise σ, and the share of the patterns that are recalled from it in one step, each with a
         probability of at least 0.99.
@@ -99,7 +99,8 @@ class Spacing:
 
     def to_json(self) -> dict[str, Any]:
         """Return a plain document."""
-        return dataclasses.asdict(self) | {"closest": list(self.closest)}
+        apart = None if math.isinf(self.separation) else self.separation
+        return dataclasses.asdict(self) | {"separation": apart, "closest": list(self.closest)}
 
 
 class Parts(NamedTuple):
@@ -136,19 +137,18 @@ def store(
         if isinstance(activation, ReLU):
             return _rectified(patterns, activation, features)
         g = Identity() if features is None else features
-        space = spacing(patterns, g, noise=noise, tolerance=tolerance, compared=compared)
         b = -jax.jit(g.value)(patterns) / patterns.shape[1]
-        sigma = Softmax(space.beta) if activation is None else activation
-        _check_beta(sigma, b)
-        return Parts(b, 1 / patterns.shape[1], 1.0, sigma, g, space)
+        beta = _checked_beta(activation, b) if isinstance(activation, Softmax) else None
+        space = spacing(patterns, g, beta=beta, noise=noise, tolerance=tolerance, compared=compared)
+        return Parts(b, 1 / patterns.shape[1], 1.0, Softmax(space.beta), g, space)
 
 
-def _check_beta(activation: Lagrangian, b: Array) -> None:
-    """Refuse a β of the user's own with which rounding errors of the hidden neurons are not small."""
-    assert isinstance(activation, Softmax)
-    most = 1 / (_eps(b) * max(float(jnp.max(jnp.abs(b))), 1e-30))
-    if not float(activation.beta) <= most:
-        raise InputError(f"beta must be at most {most:.1e} for these patterns, got {activation.beta!r}")
+def _checked_beta(activation: Softmax, b: Array) -> float:
+    """Return a β of the user's own; refuse one that makes rounding errors of hidden neurons large."""
+    beta, most = float(activation.beta), 1 / (_eps(b) * max(float(jnp.max(jnp.abs(b))), 1e-30))
+    if not beta <= most:
+        raise InputError(f"beta must be at most {most:.1e} for these patterns, got {beta!r}")
+    return beta
 
 
 def _eps(array: Array) -> float:
@@ -189,26 +189,27 @@ def spacing(
     patterns: Array,
     features: Elementwise,
     *,
+    beta: float | None = None,
     noise: float = 0.0,
     tolerance: float = TOLERANCE,
     compared: int = COMPARED,
 ) -> Spacing:
-    """Return how far patterns are apart, and β; see the head of this module.
+    """Return how far patterns are apart, and the β that follows from it, unless one is given.
 
     All pairs are compared, piece by piece: K² N products, as many as in a step of recall of all patterns.
     """
     K, N = patterns.shape
     if K == 1:
-        return Spacing(1.0, math.inf, (0, 0), noise, 1.0, 1)
+        return Spacing(1.0 if beta is None else beta, math.inf, (0, 0), noise, 1.0, 1)
     which = np.arange(K) if compared >= K else np.linspace(0, K - 1, compared).round().astype(int)
     G = jax.jit(features.value)(patterns)
     deviation = math.sqrt(2 * math.log((K - 1) / RISK)) * noise * _steepest(features, patterns, noise)
-    found = [
+    pieces = [
         _nearest(features, patterns, G, jnp.asarray(rows), noise, deviation)
         for rows in np.array_split(which, math.ceil(len(which) * K * 4 / PIECE_BYTES))
     ]
     separations, others, gaps, rounding = (
-        np.concatenate([np.asarray(v) for v in c]) for c in zip(*found, strict=True)
+        np.concatenate([np.asarray(v) for v in c]) for c in zip(*pieces, strict=True)
     )
     least = int(np.argmin(separations))
     closest = (int(which[least]), int(others[least]))
@@ -219,7 +220,8 @@ def spacing(
         )
     weight = math.log((K - 1) / tolerance)
     low, high = (share * separations for share in SHARES)
-    beta = N * weight / float(np.min(np.clip(gaps, low, high)))
+    if beta is None:
+        beta = N * weight / float(np.min(np.clip(gaps, low, high)))
     promised = float(np.mean(beta * gaps / N >= weight * (1 - 1e-6)))
     return Spacing(beta, float(separations[least]) / N, closest, noise, promised, len(which))
 
@@ -229,7 +231,7 @@ def recalled(
 ) -> np.ndarray[Any, np.dtype[np.bool_]]:
     """Return which states are their pattern: no feature is off by more than `within` deviations."""
     off = np.max(np.abs(np.asarray(states) - np.asarray(patterns)), axis=-1)
-    return np.asarray(off < within * deviation)
+    return np.asarray(off <= within * deviation)
 
 
 def capacity(N: int, power: float) -> float:

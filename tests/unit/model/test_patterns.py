@@ -100,6 +100,14 @@ def test_more_noise_needs_a_larger_beta_until_it_cannot_be_promised():
     assert found[3].promised == 0
 
 
+def test_nothing_is_promised_for_a_beta_that_is_too_small():
+    X = jnp.asarray(np.random.default_rng(1).standard_normal((200, 64)))
+    chosen = patterns.store(X, noise=0.35).spacing
+    small = patterns.store(X, dam.softmax(chosen.beta / 4), noise=0.35).spacing
+    assert (chosen.promised, small.promised) == (1, 0)
+    assert small.beta == pytest.approx(chosen.beta / 4)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_noise_and_halves_are_recalled_and_no_step_raises_the_energy(dtype):
     X = np.random.default_rng(2).standard_normal((500, 64)).astype(dtype)

@@ -88,9 +88,16 @@ def test_unit_variance_and_a_beta_of_ones_own():
     assert (result.trials, result.files) == ((), ())
 
 
-def test_constant_features_are_patterns_too():
+def test_constant_features_and_a_single_pattern_are_stored_too(inside):
     np.save("few.npy", [[1.0, 2.0, 3.0], [1.0, 5.0, 4.0]])
     assert [t.recalled for t in dam.memorize("few.npy", hide=0).trials] == [1]
+    np.save("one.npy", [[1.0, 2.0, 3.0]])
+    assert [t.recalled for t in dam.memorize("one.npy").trials] == [1, 1]
+    assert "a single pattern" in inside("memorize", "one.npy", "--out", "m").stdout
+    assert (
+        json.loads(inside("memorize", "one.npy", "--out", "m", "--json").stdout)["spacing"]["separation"]
+        is None
+    )
 
 
 def test_a_hint_does_not_speak_of_training(inside):
