@@ -23,6 +23,10 @@ from denseam.studies.description import DOCUMENT
 from denseam.studies.documents import OPPOSITES
 
 
+#: What is fuzzed.
+AREAS = ("study file", "options", "data", "checkpoint", "shards", "tuned.json", "tables", "findings")
+
+
 @dataclasses.dataclass(frozen=True)
 class Case:
     """A command line; `files` are written first, by their names."""

@@ -13,9 +13,9 @@ from tests.faults.kills import context, ended, start, words
 
 #: Kills of each command: in full, and in the sample.
 KILLS = {
-    "sweep": (50, 1),
-    "tune": (50, 0),
-    "train": (50, 1),
+    "sweep": (60, 1),
+    "tune": (40, 0),
+    "train": (60, 1),
     "figure": (30, 0),
     "export csv": (10, 0),
     "report": (20, 0),

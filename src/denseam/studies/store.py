@@ -108,11 +108,16 @@ class Store:
             write_whole(path, content)
 
     def studies(self, study_id: str) -> list[dict[str, Any]]:
-        """Return the stored descriptions of a study as documents; several sweeps may share an id."""
+        """Return the stored descriptions of a study as documents; several sweeps may share an id.
+
+        One that has changed since it was written is left out.
+        """
         documents = []
         for path in sorted((self.folder / STUDIES).glob(f"{study_id}-*.json")):
             with contextlib.suppress(InputError, OSError):
-                documents.append(read_entries(json_table(text_of(path)), {"study": table_of()})["study"])
+                text = text_of(path)
+                if _digest(text.encode()) == path.stem.rpartition("-")[2]:
+                    documents.append(read_entries(json_table(text), {"study": table_of()})["study"])
         return documents
 
     def keys(self) -> set[str]:
