@@ -81,14 +81,14 @@ def pictures(folder):
 class Command:
     """A command line, the folder or file that it writes, and the reading of its result.
 
-    `codes` are those of success. `before` is a command whose result must be there.
+    `codes` are those of success. `begun` is a folder with a part of the result, from which the command goes on.
     """
 
     line: str
     out: str
     result: Callable[[Path], object]
     codes: tuple[int, ...] = (0,)
-    needs: str | None = None
+    begun: str | None = None
 
     def arguments(self, folder, at=None):
         words = [
@@ -96,14 +96,24 @@ class Command:
         ]
         return [*words, "--out", str((at or folder) / self.out)]
 
+    def reset(self, given, folder):
+        """Remove an earlier result, and put what is there before the command runs."""
+        out = folder / self.out
+        clear(out)
+        if self.begun is not None:
+            shutil.copytree(given / self.begun, out)
+        elif out.suffix:
+            out.write_text("what was there before")
+
 
 COMMANDS = {
     "sweep": Command(MANY, "swept", runs),
+    "sweep that was begun": Command(MANY, "resumed", runs, begun="begun"),
     "tune": Command(TUNE, "searched", tuned, codes=(0, 1, 2)),
     "train": Command(TRAIN, "trained", model),
-    "export csv": Command("export runs", "table.csv", lambda p: p.read_bytes(), needs="runs"),
-    "export parquet": Command("export runs --format parquet", "table.parquet", lambda p: pq.read_table(p).to_pylist(), needs="runs"),
-    "report": Command("report runs", "report.html", lambda p: len(p.read_text().partition("</html>")[1]), needs="runs"),
+    "export csv": Command("export runs", "table.csv", lambda p: p.read_bytes()),
+    "export parquet": Command("export runs --format parquet", "table.parquet", lambda p: pq.read_table(p).to_pylist()),
+    "report": Command("report runs", "report.html", lambda p: len(p.read_text().partition("</html>")[1])),
     "figure": Command(FIGURE, "figures", figure),
 }  # fmt: skip
 
@@ -116,6 +126,8 @@ def prepared(parent):
     data = np.random.default_rng(0).standard_normal((200, 16)).astype(np.float32)
     np.save(folder / "x.npy", data)
     code, _, err = call(*SWEEP.split(), "--out", folder / "runs")
+    assert code == 0, err
+    code, _, err = call(*MANY.replace("--seeds 6", "--seeds 2").split(), "--out", folder / "begun")
     assert code == 0, err
     return folder
 

@@ -25,7 +25,7 @@ jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 
 @pytest.fixture(scope="session", autouse=True)
 def _table():
-    """With FULL=1, and if all suites ran, the table of the documentation is written."""
+    """With FULL=1 the table of the documentation is written."""
     yield
     from tests.faults.commands import COMMANDS
     from tests.faults.fuzz import AREAS

@@ -26,6 +26,8 @@ def add(suite, what, *, tried, wrong, seconds):
 
 
 def write(expected):
-    """Write the table, if one run has tried every case of all that is expected: the table is that of one run."""
-    if SHARE >= 1 and {suite: set(rows) for suite, rows in _rows.items()} == expected:
-        FILE.write_text(json.dumps(_rows, indent=1) + "\n")
+    """Write the rows of each suite of which one run has tried every case; other suites keep theirs."""
+    document = json.loads(FILE.read_text()) if FILE.is_file() else {}
+    complete = {suite: rows for suite, rows in _rows.items() if set(rows) == expected[suite]}
+    if SHARE >= 1 and complete:
+        FILE.write_text(json.dumps(document | complete, indent=1) + "\n")

@@ -13,10 +13,10 @@ from tests.faults.kills import context, ended, start, words
 
 #: Kills of each command: in full, and in the sample.
 KILLS = {
-    "sweep": (60, 1),
-    "tune": (40, 0),
-    "train": (60, 1),
-    "figure": (30, 0),
+    "sweep": (70, 1),
+    "tune": (20, 0),
+    "train": (80, 1),
+    "figure": (20, 0),
     "export csv": (10, 0),
     "report": (20, 0),
 }
