@@ -5,6 +5,7 @@ their kind must be; of all others it is only asked that the program ends soon, w
 traceback, and with strict JSON where JSON was asked for.
 """
 
+import csv
 import dataclasses
 import functools
 import io
@@ -21,7 +22,7 @@ from denseam.rules.fields import Kind, parameters
 from denseam.studies.cluster import Cluster
 from denseam.studies.description import DOCUMENT
 from denseam.studies.documents import OPPOSITES
-
+from denseam.studies.store import Store, csv_text
 
 #: What is fuzzed.
 AREAS = ("study file", "options", "data", "checkpoint", "shards", "tuned.json", "tables", "findings")
@@ -336,6 +337,15 @@ def other_json(rng, document):
     return json.dumps(document).encode()
 
 
+def other_cell(rng, text):
+    """Return a CSV text with one of its cells replaced."""
+    names, *rows = csv.reader(io.StringIO(text))
+    rng.choice(rows)[rng.randrange(len(names))] = rng.choice([*NO_NUMBER[:-2], *NEGATIVE, *ODD])
+    content = io.StringIO()
+    csv.writer(content, lineterminator="\n").writerows([names, *rows])
+    return content.getvalue().encode("utf-8", "surrogatepass")
+
+
 def names_of(folder):
     return {
         str(p.relative_to(folder)): p.read_bytes() for p in sorted(Path(folder).rglob("*")) if p.is_file()
@@ -502,6 +512,11 @@ def damaged_files(rng, given):
     rows = json.loads(table_files(given)["t.json"])
     for _ in range(150):
         yield Case("tables", ("verdict", "t.json", "--json"), {"t.json": other_json(rng, rows)})
+    own = csv_text(Store(given / "runs").read())
+    for _ in range(60):
+        yield Case("tables", ("verdict", "own.csv", "--json"), {"own.csv": damage(rng, own.encode())})
+    for _ in range(150):
+        yield Case("tables", ("verdict", "own.csv", "--json"), {"own.csv": other_cell(rng, own)})
     findings = {
         "many-memories.json": {
             "schema": 2,

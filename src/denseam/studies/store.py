@@ -29,7 +29,16 @@ from typing import Any
 from denseam.errors import InputError, listed_of, path_of, read_entries, table_of
 from denseam.files import json_table, make_folder, text_of, write_whole
 from denseam.studies.cells import check_cells
-from denseam.studies.records import COLUMNS, LATER, OPTIONAL, PROBE_COLUMNS, Records, Row, difference
+from denseam.studies.records import (
+    COLUMNS,
+    LATER,
+    OPTIONAL,
+    PROBE_COLUMNS,
+    Records,
+    Row,
+    difference,
+    with_defaults,
+)
 from denseam.studies.tables import without_formula
 
 #: The folder beside the shards with the description of every study they came from.
@@ -170,7 +179,9 @@ def _read_shard(path: Path, columns: list[str]) -> list[Row]:
     empty = [c for c in OPTIONAL if c in chosen.column_names and chosen[c].null_count == len(chosen)]
     rows: list[Row] = chosen.drop_columns(empty).to_pylist()
     later = {c: LATER.get(c) for c in columns if c not in present and c not in OPTIONAL}
-    return [row | later for row in rows] if later else rows
+    if later:
+        rows = [row | later for row in rows]
+    return with_defaults(rows, [c for c in chosen.column_names if chosen[c].null_count])
 
 
 def _parquet_table(content: bytes) -> Any:
