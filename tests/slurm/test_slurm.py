@@ -147,7 +147,7 @@ def test_what_slurm_refuses_is_one_line(slurm, study_file, tmp_path):
 
 #: A training as docs/cluster.md shows it: it is asked to stop before its time is up, and goes on in a second job.
 TRAINING = """#!/bin/bash
-#SBATCH --time=00:02:00 --signal=TERM@{before} --requeue --open-mode=append
+#SBATCH --time={time} --signal=TERM@{before} --requeue --open-mode=append
 #SBATCH --ntasks={tasks} --mem=2G --output={log}
 srun {program} train {data} --features 16 --eta0 0.01 --optimizer sgd --epochs {epochs} --out {out} {more}
 code=$?
@@ -160,7 +160,7 @@ def submitted(slurm, folder, **values):
     np.save(folder / "x.npy", np.random.default_rng(0).standard_normal((400, 16)).astype(np.float32))
     script = folder / "train.sh"
     program = f"{sys.executable} -m denseam"
-    values = {"before": 10, "tasks": 1, "more": "--quiet", "epochs": 100} | values
+    values = {"time": "00:30:00", "before": 10, "tasks": 1, "more": "--quiet", "epochs": 100} | values
     script.write_text(
         TRAINING.format(
             log=folder / "log", data=folder / "x.npy", out=folder / "out", program=program, **values
@@ -169,7 +169,7 @@ def submitted(slurm, folder, **values):
     return re.search(r"\d+", slurm.call("sbatch", "--parsable", str(script)).stdout)[0]
 
 
-def finished(slurm, job, seconds=300):
+def finished(slurm, job, seconds=600):
     until = time.monotonic() + seconds
     while job in slurm.jobs("pending,running,completing"):
         assert time.monotonic() < until, slurm.call("scontrol", "show", "job", job).stdout
@@ -204,7 +204,9 @@ def test_processes_of_a_job_find_each_other(slurm, tmp_path):
 
 @pytest.mark.slow
 def test_a_job_that_is_asked_to_stop_is_queued_again_and_resumes(slurm, tmp_path):
-    job = submitted(slurm, tmp_path, before=85, epochs=1000000)  # about 35 seconds after it began
+    job = submitted(
+        slurm, tmp_path, time="00:02:00", before=85, epochs=1000000
+    )  # about 35 seconds after it began
     log, state, steps = tmp_path / "log", tmp_path / "out" / "state.safetensors", {}
     until = time.monotonic() + 400
     while len(steps) < 2:

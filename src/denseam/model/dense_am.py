@@ -254,17 +254,17 @@ class DenseAM(eqx.Module):
     def drive(self, x: Float[Array, "*samples N"]) -> Float[Array, "*samples N"]:
         """Return n ⊙ g(x), the input of the memories."""
         g = self.features.activation(x)
-        return g if self.counts is None else _each(self.counts, g) * g
+        return g if self.counts is None else for_each(self.counts, g) * g
 
     def hidden(self, x: Float[Array, "*samples N"]) -> Float[Array, "*samples K"]:
         """Return the pre-activation h = s1 W̃ g(x) + b̃, where the hidden neurons rest (eq. adiabatic)."""
         z = self.s1 * (self.drive(x) @ self.W.T)
-        return self.centre(z + _each(self.s_b * self.b, z))
+        return self.centre(z + for_each(self.s_b * self.b, z))
 
     def readout(self, h: Float[Array, "*samples K"]) -> Float[Array, "*samples N"]:
         """Return s2 W̃ᵀ σ(h) + c."""
         y = self.s2 * (self.centre(self.activation.activation(h)) @ self.W)
-        return y + _each(self.s_c * self.c, y)
+        return y + for_each(self.s_c * self.c, y)
 
     def update(self, x: Float[ArrayLike, "*samples N"]) -> Float[Array, "*samples N"]:
         """Return f(x) = s2 W̃ᵀ σ(s1 W̃ g(x) + b̃) + c: one step of the memory (eq. f-def)."""
@@ -299,8 +299,8 @@ class DenseAM(eqx.Module):
 
     def _feature_energy(self, x: Array) -> Array:
         g = self.features.activation(x)
-        e = g * (x - _each(self.s_c * self.c, x)) - self.features.potential(x)
-        return jnp.sum(e if self.counts is None else _each(self.counts, e) * e, axis=-1) / self.s2
+        e = g * (x - for_each(self.s_c * self.c, x)) - self.features.potential(x)
+        return jnp.sum(e if self.counts is None else for_each(self.counts, e) * e, axis=-1) / self.s2
 
     # --- recall in discrete time -----------------------------------------------------------------
 
@@ -347,7 +347,7 @@ class DenseAM(eqx.Module):
 
         def step(x: Array, _: None) -> tuple[Array, None]:
             moved = (1 - d) * x + d * self.update(x)
-            return (moved if known is None else jnp.where(_each(known, x), x, moved)), None
+            return (moved if known is None else jnp.where(for_each(known, x), x, moved)), None
 
         return jax.lax.scan(step, state, None, length=T)[0]
 
@@ -522,7 +522,7 @@ def _array(name: str, value: Any, dtype: Any = None) -> Array:
         raise InputError(f"{name} must be numbers, got {shown(value)}") from None
 
 
-def _each(v: ArrayLike, x: Array) -> Array:
+def for_each(v: ArrayLike, x: Array) -> Array:
     """Return a vector as one for each sample of x: with leading axes, as many as x has."""
     v = jnp.asarray(v)
     return jnp.expand_dims(v, tuple(range(x.ndim - v.ndim)))
