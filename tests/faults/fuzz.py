@@ -210,20 +210,8 @@ RIGHT = {
 }  # fmt: skip
 #: Commands that measure or train for minutes when everything is right.
 LONG = {"bench", "demo"}
-#: Options that a text of any kind is right for.
-ANY_TEXT = {
-    "name",
-    "partition",
-    "account",
-    "plot",
-    "out",
-    "size",
-    "loss",
-    "seed",
-    "diverged",
-    "axis",
-    "device",
-}
+#: Commands that judge every figure, which takes seconds.
+SLOW = {"figure list"}
 
 
 def options(rng):
@@ -258,7 +246,8 @@ def options(rng):
             )
             values = [*NO_NUMBER, *NEGATIVE, *ODD]
             # Options of a study are the same for every command.
-            for value in values if p is None or name == "sweep" else rng.sample(values, 6):
+            every = name == "sweep" or (p is None and name not in SLOW)
+            for value in values if every else rng.sample(values, 6):
                 if name in LONG and not (numeric and value in NO_NUMBER):
                     continue
                 wrong = numeric and value in NO_NUMBER

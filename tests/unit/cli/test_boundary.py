@@ -22,7 +22,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from denseam.files import write_whole
 from tests import ROOT
 from tests.program import refused
 
@@ -560,6 +559,8 @@ def test_few_descriptors_are_enough_to_judge(swept):
 
 
 def test_a_link_stays_a_link_and_a_pipe_a_pipe(tmp_path):
+    from denseam.files import write_whole
+
     """Renaming a file onto /dev/null would replace the device."""
     real, link, pipe = (tmp_path / name for name in ("real", "link", "pipe"))
     real.write_bytes(b"old")
