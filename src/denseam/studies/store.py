@@ -92,6 +92,8 @@ class Store:
             try:
                 shard = _read_shard(self.shards / name, wanted)
             except FileNotFoundError:
+                if not skip_errors and name in self.names():  # a network file system may say so for a moment
+                    raise
                 skipped.append(f"{name}: vanished while the folder was read")
                 continue
             except Exception as error:

@@ -223,6 +223,22 @@ def test_the_library_example_of_the_readme_in_short(tmp_path):
     assert judged.status in ("TRANSFERS", "DRIFTS", "FAILS", "INCONCLUSIVE")
 
 
+def test_a_shard_that_is_gone_for_a_moment_is_not_trained_again(tmp_path, monkeypatch):
+    store = Store(tmp_path)
+    store.prepare()
+    path = store.write(rows(study(scales=(16,), seeds=1)))
+
+    def gone(*_):
+        raise FileNotFoundError(2, "No such file or directory", str(path))
+
+    monkeypatch.setattr("denseam.studies.store._read_shard", gone)
+    with pytest.raises(FileNotFoundError):
+        store.keys()
+    assert "vanished" in store.read().skipped[0]
+    monkeypatch.setattr(Store, "names", lambda self: set())
+    assert not store.read(["key"], [path.name], skip_errors=False)
+
+
 def test_an_empty_cell_of_a_later_field_is_its_default(tmp_path):
     store = Store(tmp_path)
     store.prepare()
