@@ -32,6 +32,6 @@ def _table():
     yield
     from tests.faults.commands import COMMANDS
     from tests.faults.fuzz import AREAS
-    from tests.faults.test_kills import KILLS
+    from tests.faults.kills import KILLS
 
     tally.write({"faults": set(COMMANDS), "kills": set(KILLS), "fuzz": set(AREAS)})
