@@ -82,9 +82,10 @@ $(VENV)/.dask: pyproject.toml $(VENV)/.test
 test-cluster: $(VENV)/.dask
 	$(BIN)/pytest -q tests/cluster
 
-# The same as jobs of a real Slurm (Debian's slurm-wlm and munge), which the tests start and stop themselves.
+# The same as jobs of a real Slurm (Debian's slurm-wlm and munge), which the tests start and stop themselves. FULL=1 adds
+# jobs that run out of time, which takes minutes.
 test-slurm: $(VENV)/.dask
-	$(BIN)/pytest -q tests/slurm
+	$(BIN)/pytest -q tests/slurm $(if $(FULL),-m 'slow or not slow')
 
 # Failing writes, killed processes and bad input: a sample that is the same each time, or with FULL=1 everything, whose
 # table goes to docs/faults.json.

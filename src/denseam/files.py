@@ -245,14 +245,7 @@ def text_of(path: Path) -> str:
 
 def json_value(text: str | bytes) -> Any:
     """Return the value of a JSON text."""
-    try:
-        value = json.loads(text)
-    except RecursionError:
-        raise InputError("nested too deeply") from None
-    except ValueError as error:
-        raise InputError(f"not JSON ({error})") from None
-    _check_nesting(value)
-    return value
+    return _parsed(text, json.loads, "JSON")
 
 
 def json_table(text: str | bytes) -> dict[str, Any]:
@@ -265,14 +258,20 @@ def json_table(text: str | bytes) -> dict[str, Any]:
 
 def toml_table(text: str) -> dict[str, Any]:
     """Return the table in a TOML text."""
+    table: dict[str, Any] = _parsed(text, tomllib.loads, "TOML")
+    return table
+
+
+def _parsed(text: Any, parse: Callable[[Any], Any], form: str) -> Any:
+    """Return the value of a text; refuse one that is not of this form, or nested too deeply."""
     try:
-        table = tomllib.loads(text)
+        value = parse(text)
     except RecursionError:
         raise InputError("nested too deeply") from None
     except ValueError as error:
-        raise InputError(f"not TOML ({error})") from None
-    _check_nesting(table)
-    return table
+        raise InputError(f"not {form} ({error})") from None
+    _check_nesting(value)
+    return value
 
 
 def _check_nesting(value: Any) -> None:

@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from denseam.model.dense_am import DenseAM
+from denseam.model.dense_am import DenseAM, for_each
 from denseam.model.lagrangians import Elementwise, Lagrangian
 from denseam.model.steps import Steps
 from denseam.training.columns import batch_of
@@ -89,7 +89,7 @@ def activation_is_the_gradient_of_the_value(lagrangian: Lagrangian) -> None:
     @jax.jit
     def sides(h: jax.Array) -> tuple[jax.Array, ...]:
         steps = t * jnp.eye(_K)
-        differences = (lagrangian.value(h + steps) - lagrangian.value(h - steps)) / (2 * t)
+        differences = (lagrangian.value(h[None] + steps) - lagrangian.value(h[None] - steps)) / (2 * t)
         return lagrangian.activation(h), jax.grad(lambda h: jnp.sum(lagrangian.value(h)))(h), differences
 
     sigma, derivative, differences = sides(*_draws((_K,)))
@@ -225,7 +225,7 @@ def update_never_raises_the_energy(lagrangian: Lagrangian, centred: bool) -> Non
 
     @eqx.filter_jit
     def largest_rise(model: DenseAM, x: jax.Array, damping: jax.Array, mask: jax.Array) -> jax.Array:
-        moved = jnp.where(mask, x, x + damping * (model.update(x) - x))
+        moved = jnp.where(for_each(mask, x), x, x + damping * (model.update(x) - x))
         return jnp.max((model.energy(moved) - model.energy(x)) / energy_size(model, x))
 
     for seed in range(20):
@@ -239,8 +239,9 @@ def update_never_raises_the_energy(lagrangian: Lagrangian, centred: bool) -> Non
 def energy_size(model: DenseAM, x: jax.Array) -> jax.Array:
     """Return the sum of the absolute terms of E_eff, the scale of its rounding error."""
     g = model.features.activation(x)
-    counts = 1 if model.counts is None else model.counts
-    terms = counts * (jnp.abs(g * (x - model.s_c * model.c)) + jnp.abs(model.features.potential(x)))
+    counts = 1 if model.counts is None else for_each(model.counts, x)
+    offset = for_each(model.s_c * model.c, x)
+    terms = counts * (jnp.abs(g * (x - offset)) + jnp.abs(model.features.potential(x)))
     h = model.hidden(x)
     if isinstance(model.activation, Elementwise):
         hidden = jnp.sum(jnp.abs(model.activation.potential(h)), axis=-1)

@@ -16,6 +16,9 @@ os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
 import pytest
 from distributed import Client
 
+from tests.driven import local as local
+from tests.driven import study_file as study_file
+
 #: A module that workers can load and that kills them when its activation is traced; it notes each death.
 POISON = """
 import os, signal

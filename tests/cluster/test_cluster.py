@@ -1,6 +1,5 @@
 """Studies on a real Dask cluster, whose processes are killed."""
 
-import collections
 import json
 import os
 import signal
@@ -8,7 +7,6 @@ import subprocess
 import sys
 import time
 
-import pyarrow.parquet as pq
 import pytest
 from distributed import Client
 
@@ -19,11 +17,11 @@ from denseam.paper.readings import READINGS
 from denseam.paper.sizes import SIZES
 from denseam.studies.cluster import Cluster
 from denseam.studies.dask_executor import connect
-from denseam.studies.documents import from_file
 from denseam.studies.runner import run_studies
 from denseam.studies.store import Store
 from denseam.studies.study import Study
 from denseam.training.progress import Progress
+from tests.driven import after_shards, ended, nothing_lost_nothing_doubled, started, table
 
 #: The program, with shards cut as small as they get, so that a short study has many.
 DRIVER = """
@@ -42,52 +40,11 @@ eta0 = [0.003, 0.01, 0.03, 1e5]
 seeds = 6
 epochs = 200
 """
-#: Columns that say how a run was trained, not what came out.
-HOW = {"seconds", "device"}
-
-
-@pytest.fixture(scope="module")
-def study_file(tmp_path_factory):
-    path = tmp_path_factory.mktemp("study") / "study.toml"
-    path.write_text(STUDY)
-    return path
-
-
-@pytest.fixture(scope="module")
-def local(study_file):
-    return table(run_studies(from_file(study_file)).records)
-
-
-def table(records):
-    return {row["key"]: {k: v for k, v in row.items() if k not in HOW} for row in records}
 
 
 def drive(cluster, *arguments, command=("sweep",), **options):
     where = ("--executor", "dask", "--address", cluster.address)
-    command = [sys.executable, "-c", DRIVER, *command, *map(str, arguments), *where]
-    return subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=cluster.environment, **options
-    )
-
-
-def ended(process, timeout=60):
-    out, err = process.communicate(timeout=timeout)
-    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
-
-
-def after_shards(out, count, process):
-    """Wait until so many shards are written, with the driver still at work."""
-    while len(list((out / "shards").glob("*.parquet"))) < count:
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.02)
-    assert process.poll() is None
-
-
-def nothing_lost_nothing_doubled(out, local):
-    rows = [key for f in (out / "shards").glob("*.parquet") for key in pq.read_table(f)["key"].to_pylist()]
-    doubled = [key for key, n in collections.Counter(rows).items() if n > 1]
-    assert not doubled
-    assert table(Store(out).read()) == local
+    return started(DRIVER, *command, *arguments, *where, env=cluster.environment, **options)
 
 
 def test_the_same_table_as_on_one_machine(cluster, study_file, local, tmp_path):

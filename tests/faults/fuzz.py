@@ -5,6 +5,7 @@ their kind must be; of all others it is only asked that the program ends soon, w
 traceback, and with strict JSON where JSON was asked for.
 """
 
+import csv
 import dataclasses
 import functools
 import io
@@ -21,7 +22,11 @@ from denseam.rules.fields import Kind, parameters
 from denseam.studies.cluster import Cluster
 from denseam.studies.description import DOCUMENT
 from denseam.studies.documents import OPPOSITES
+from denseam.studies.store import Store, csv_text
 from denseam.workflow.storing import Storing
+
+#: What is fuzzed.
+AREAS = ("study file", "options", "data", "checkpoint", "shards", "tuned.json", "tables", "findings")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -207,20 +212,8 @@ RIGHT = {
 }  # fmt: skip
 #: Commands that measure or train for minutes when everything is right.
 LONG = {"bench", "demo"}
-#: Options that a text of any kind is right for.
-ANY_TEXT = {
-    "name",
-    "partition",
-    "account",
-    "plot",
-    "out",
-    "size",
-    "loss",
-    "seed",
-    "diverged",
-    "axis",
-    "device",
-}
+#: Commands that judge every figure, which takes seconds.
+SLOW = {"figure list"}
 
 
 def options(rng):
@@ -257,7 +250,8 @@ def options(rng):
             )
             values = [*NO_NUMBER, *NEGATIVE, *ODD]
             # Options of a study are the same for every command.
-            for value in values if p is None or name == "sweep" else rng.sample(values, 6):
+            every = name == "sweep" or (p is None and name not in SLOW)
+            for value in values if every else rng.sample(values, 6):
                 if name in LONG and not (numeric and value in NO_NUMBER):
                     continue
                 wrong = numeric and value in NO_NUMBER
@@ -334,6 +328,15 @@ def other_json(rng, document):
         ]
         holder[key] = rng.choice([w for w in wrong if type(w) is not type(holder[key])])
     return json.dumps(document).encode()
+
+
+def other_cell(rng, text):
+    """Return a CSV text with one of its cells replaced."""
+    names, *rows = csv.reader(io.StringIO(text))
+    rng.choice(rows)[rng.randrange(len(names))] = rng.choice([*NO_NUMBER[:-2], *NEGATIVE, *ODD])
+    content = io.StringIO()
+    csv.writer(content, lineterminator="\n").writerows([names, *rows])
+    return content.getvalue().encode("utf-8", "surrogatepass")
 
 
 def names_of(folder):
@@ -502,6 +505,11 @@ def damaged_files(rng, given):
     rows = json.loads(table_files(given)["t.json"])
     for _ in range(150):
         yield Case("tables", ("verdict", "t.json", "--json"), {"t.json": other_json(rng, rows)})
+    own = csv_text(Store(given / "runs").read())
+    for _ in range(60):
+        yield Case("tables", ("verdict", "own.csv", "--json"), {"own.csv": damage(rng, own.encode())})
+    for _ in range(150):
+        yield Case("tables", ("verdict", "own.csv", "--json"), {"own.csv": other_cell(rng, own)})
     findings = {
         "many-memories.json": {
             "schema": 2,

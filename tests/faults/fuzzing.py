@@ -12,8 +12,8 @@ import tempfile
 import time
 from pathlib import Path
 
-#: Seconds after which a case hangs.
-HANGS = 60
+#: A case hangs if it computes for so many seconds, however loaded the machine is, or waits for so many.
+COMPUTES, WAITS = 20, 120
 #: Bytes that a case may take.
 MEMORY = 12 << 30
 ACCEPTED = 130
@@ -56,7 +56,9 @@ def call(arguments):
 
     out, err = io.StringIO(), io.StringIO()
     signal.signal(signal.SIGALRM, _hang)
-    signal.alarm(HANGS)
+    signal.signal(signal.SIGPROF, _hang)
+    signal.alarm(WAITS)
+    signal.setitimer(signal.ITIMER_PROF, COMPUTES)
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             code = main(list(arguments))
@@ -64,6 +66,7 @@ def call(arguments):
         code = None
     finally:
         signal.alarm(0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
     return code, out.getvalue(), err.getvalue()
 
 
@@ -76,7 +79,7 @@ def problem(case, folder, given):
     arguments = [word.replace("GIVEN", str(given)) for word in case.arguments]
     code, out, err = call(arguments)
     if code is None:
-        return f"hangs for {HANGS} s"
+        return f"hangs: computes for {COMPUTES} s, or waits for {WAITS} s"
     if code not in CODES:
         return f"exit code {code}: {err[-200:]}"
     if "Traceback" in err or "Traceback" in out:

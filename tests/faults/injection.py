@@ -20,6 +20,10 @@ ERRORS = (
     errno.EMFILE,
     errno.EFBIG,
     errno.ESTALE,
+    errno.ENOENT,
+    errno.ENFILE,
+    errno.ENOMEM,
+    errno.ETIMEDOUT,
 )
 
 

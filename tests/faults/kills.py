@@ -10,6 +10,15 @@ from pathlib import Path
 PRELOADED = ["tests.faults.kills", "denseam.cli", "denseam.studies.runner", "denseam.workflow.target",
              "denseam.workflow.tuning", "denseam.report.plots", "denseam.report.page", "denseam.paper.gallery",
              "pyarrow.parquet", "matplotlib.figure", "safetensors.numpy"]  # fmt: skip
+#: Kills of each command: in full, and in the sample.
+KILLS = {
+    "sweep": (70, 1),
+    "tune": (20, 0),
+    "train": (80, 1),
+    "figure": (20, 0),
+    "export csv": (10, 0),
+    "report": (20, 0),
+}
 #: Seconds that a sync and a rename take, so that many kills come between them.
 DELAY = 0.02
 

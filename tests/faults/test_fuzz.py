@@ -9,12 +9,11 @@ from denseam.workflow.goals import target_study
 from denseam.workflow.recipe import Recipe, write_result
 from tests.faults import fuzzing, tally
 from tests.faults.commands import TRAIN, call, prepared
-from tests.faults.fuzz import cases
+from tests.faults.fuzz import AREAS, cases
 from tests.faults.kills import context
 
 #: Cases in the sample.
 SAMPLE = 250
-AREAS = ("study file", "options", "data", "checkpoint", "shards", "tuned.json", "tables", "findings")
 #: Cases of one process.
 BATCH = 200
 

@@ -9,17 +9,8 @@ import pytest
 from denseam.files import clear_leftovers
 from tests.faults import tally
 from tests.faults.commands import COMMANDS, clear, pictures, prepared
-from tests.faults.kills import context, ended, start, words
+from tests.faults.kills import KILLS, context, ended, start, words
 
-#: Kills of each command: in full, and in the sample.
-KILLS = {
-    "sweep": (50, 1),
-    "tune": (50, 0),
-    "train": (50, 1),
-    "figure": (30, 0),
-    "export csv": (10, 0),
-    "report": (20, 0),
-}
 #: A command that is killed more often than this in a row is then left to end.
 MOST = 6
 #: Seconds after which a command hangs.

@@ -16,6 +16,9 @@ os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
 
 import pytest
 
+from tests.driven import local as local
+from tests.driven import study_file as study_file
+
 #: Debian's packages slurm-wlm and munge.
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "scancel", "squeue")
 #: One node; without cgroups, accounting or a service manager.

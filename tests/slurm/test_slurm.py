@@ -6,17 +6,14 @@ import re
 import subprocess
 import sys
 import time
-from collections import Counter
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 
 from denseam.model.checkpoint import opened
-from denseam.studies.documents import from_file
-from denseam.studies.runner import run_studies
 from denseam.studies.store import Store
 from denseam.workflow.memory import Memory
+from tests.driven import after_shards, ended, nothing_lost_nothing_doubled, started
 
 #: 100 runs, in shards as small as they get.
 STUDY = """
@@ -35,43 +32,25 @@ from denseam.cli import main
 sys.exit(main(sys.argv[1:]))
 """
 JOBS = ("--executor", "slurm", "--workers", "2", "--memory", "1GB", "--partition", "main")
-#: Columns that say how a run was trained, not what came out.
-HOW = {"seconds", "device"}
 
 
-def table(records):
-    return {row["key"]: {k: v for k, v in row.items() if k not in HOW} for row in records}
+def drive(slurm, *arguments, **environment):
+    return started(DRIVER, *arguments, env=slurm.environment | environment, cwd=slurm.folder)
 
 
-@pytest.fixture(scope="module")
-def study_file(tmp_path_factory):
-    path = tmp_path_factory.mktemp("study") / "study.toml"
-    path.write_text(STUDY)
-    return path
-
-
-@pytest.fixture(scope="module")
-def local(study_file):
-    return table(run_studies(from_file(study_file)).records)
-
-
-def drive(slurm, *arguments):
-    return subprocess.Popen(
-        [sys.executable, "-c", DRIVER, *map(str, arguments)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=slurm.environment, cwd=slurm.folder,
-    )  # fmt: skip
-
-
-def ended(process, timeout=300):
-    out, err = process.communicate(timeout=timeout)
-    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
-
-
-def after_shards(out, count, process):
-    """Wait until so many shards are written, with the driver still at work."""
-    while len(list((out / "shards").glob("*.parquet"))) < count:
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.05)
+def after_a_cancelled_job_and_a_killed_driver(slurm, out, command, **environment):
+    """Run a command again whose first driver was killed after one of its jobs was cancelled."""
+    driver = drive(slurm, *command, **environment)
+    after_shards(out, 2, driver)
+    slurm.call("scancel", slurm.jobs("running")[0])
+    after_shards(out, 5, driver)
+    driver.kill()
+    driver.communicate()
+    slurm.cancel_all()
+    before = set(slurm.jobs())
+    again = ended(drive(slurm, *command, **environment), timeout=900)
+    assert again.returncode == 0, again.stderr
+    return json.loads(again.stdout), len(set(slurm.jobs()) - before)
 
 
 def test_a_hundred_runs_with_a_cancelled_job_and_a_killed_driver_equal_local_ones(
@@ -79,23 +58,41 @@ def test_a_hundred_runs_with_a_cancelled_job_and_a_killed_driver_equal_local_one
 ):
     out = tmp_path / "out"
     command = ("sweep", study_file, "--out", out, *JOBS, "--time", "00:30:00", "--json")
-    driver = drive(slurm, *command)
-    after_shards(out, 2, driver)
-    slurm.call("scancel", slurm.jobs("running")[0])
-    after_shards(out, 5, driver)
-    driver.kill()
-    driver.communicate()
-    slurm.cancel_all()
-    found = ended(drive(slurm, *command))
-    assert found.returncode == 0, found.stderr
-    document = json.loads(found.stdout)
+    document, _ = after_a_cancelled_job_and_a_killed_driver(slurm, out, command)
     assert document["runs"] == 100
     assert 0 < document["reused"] < 100
-    rows = [key for f in (out / "shards").glob("*.parquet") for key in pq.read_table(f)["key"].to_pylist()]
-    assert Counter(rows).most_common(1)[0][1] == 1
-    assert table(Store(out).read()) == local
+    nothing_lost_nothing_doubled(out, local)
     assert list((out / "logs").iterdir()), "logs of jobs are in a folder of their own"
     assert not list(slurm.folder.glob("slurm-*.out"))
+
+
+#: A module that workers load: each run takes two seconds longer, without using a core.
+SLOWLY = """
+import time
+from denseam.studies import engine, shards
+
+def slowly(*arguments, **options):
+    for outcomes in engine.train_runs(*arguments, **options):
+        time.sleep(2 * len(outcomes))
+        yield outcomes
+
+shards.train_runs = slowly
+"""
+
+
+@pytest.mark.slow
+def test_a_hundred_runs_in_jobs_of_one_minute_equal_local_ones_too(slurm, study_file, local, tmp_path):
+    """They take three minutes; jobs that are over are replaced."""
+    out, module = tmp_path / "out", tmp_path / "slowly.py"
+    module.write_text(SLOWLY)
+    command = ("sweep", study_file, "--out", out, *JOBS, "--time", "00:01:00", "--json")
+    preload = {"DASK_DISTRIBUTED__WORKER__PRELOAD": repr([str(module)])}
+    document, jobs = after_a_cancelled_job_and_a_killed_driver(slurm, out, command, **preload)
+    assert document["runs"] == 100
+    assert 0 < document["reused"] < 100
+    assert "set_aside" not in document or not document["set_aside"]
+    assert jobs > 2, "two workers at a time"
+    nothing_lost_nothing_doubled(out, local)
 
 
 #: A study of two runs that each take longer than a minute, and of short ones.
@@ -114,6 +111,7 @@ epochs = 100000
 """
 
 
+@pytest.mark.slow
 def test_runs_longer_than_the_walltime_are_not_taken_for_poison(slurm, tmp_path):
     path, out = tmp_path / "study.toml", tmp_path / "out"
     path.write_text(LONG)
@@ -139,7 +137,7 @@ def test_what_slurm_refuses_is_one_line(slurm, study_file, tmp_path):
         (("--memory", "900GB"), ""),
         (("--account", "x", "--cores", "64"), ""),
     ):
-        found = ended(drive(slurm, "sweep", study_file, "--out", tmp_path / "out", *JOBS, *options))
+        found = ended(drive(slurm, "sweep", study_file, "--out", tmp_path / "out", *JOBS, *options), 300)
         assert found.returncode == 64, (options, found.stderr)
         assert len(found.stderr.splitlines()) == 1
         assert found.stderr.startswith("denseam: executor 'slurm': ")
@@ -149,7 +147,7 @@ def test_what_slurm_refuses_is_one_line(slurm, study_file, tmp_path):
 
 #: A training as docs/cluster.md shows it: it is asked to stop before its time is up, and goes on in a second job.
 TRAINING = """#!/bin/bash
-#SBATCH --time=00:02:00 --signal=TERM@{before} --requeue --open-mode=append
+#SBATCH --time={time} --signal=TERM@{before} --requeue --open-mode=append
 #SBATCH --ntasks={tasks} --mem=2G --output={log}
 srun {program} train {data} --features 16 --eta0 0.01 --optimizer sgd --epochs {epochs} --out {out} {more}
 code=$?
@@ -162,7 +160,7 @@ def submitted(slurm, folder, **values):
     np.save(folder / "x.npy", np.random.default_rng(0).standard_normal((400, 16)).astype(np.float32))
     script = folder / "train.sh"
     program = f"{sys.executable} -m denseam"
-    values = {"before": 10, "tasks": 1, "more": "--quiet", "epochs": 100} | values
+    values = {"time": "00:30:00", "before": 10, "tasks": 1, "more": "--quiet", "epochs": 100} | values
     script.write_text(
         TRAINING.format(
             log=folder / "log", data=folder / "x.npy", out=folder / "out", program=program, **values
@@ -171,7 +169,7 @@ def submitted(slurm, folder, **values):
     return re.search(r"\d+", slurm.call("sbatch", "--parsable", str(script)).stdout)[0]
 
 
-def finished(slurm, job, seconds=300):
+def finished(slurm, job, seconds=600):
     until = time.monotonic() + seconds
     while job in slurm.jobs("pending,running,completing"):
         assert time.monotonic() < until, slurm.call("scontrol", "show", "job", job).stdout
@@ -204,8 +202,11 @@ def test_processes_of_a_job_find_each_other(slurm, tmp_path):
     assert Memory.load(tmp_path / "out" / "memory.safetensors").model.W.shape[1] == 16
 
 
+@pytest.mark.slow
 def test_a_job_that_is_asked_to_stop_is_queued_again_and_resumes(slurm, tmp_path):
-    job = submitted(slurm, tmp_path, before=85, epochs=1000000)  # about 35 seconds after it began
+    job = submitted(
+        slurm, tmp_path, time="00:02:00", before=85, epochs=1000000
+    )  # about 35 seconds after it began
     log, state, steps = tmp_path / "log", tmp_path / "out" / "state.safetensors", {}
     until = time.monotonic() + 400
     while len(steps) < 2:

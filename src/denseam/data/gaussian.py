@@ -34,4 +34,5 @@ def anisotropic(
     N: int, P: int, *, exponent: float = 2 / 5, seed: int = 0, dtype: Any = jnp.float32, part: Stream = "data"
 ) -> Float[Array, "P N"]:
     """Return P samples of x ~ N(0, D), D diagonal with D_i ∝ i^(−exponent) and trace N."""
-    return isotropic(N, P, seed=seed, dtype=dtype, part=part) * jnp.sqrt(spectrum(N, exponent)).astype(dtype)
+    deviations = jnp.sqrt(spectrum(N, exponent)).astype(dtype)
+    return isotropic(N, P, seed=seed, dtype=dtype, part=part) * deviations[None, :]

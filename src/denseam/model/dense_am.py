@@ -306,15 +306,17 @@ class DenseAM(eqx.Module):
     def drive(self, x: Float[Array, "*samples N"]) -> Float[Array, "*samples N"]:
         """Return n ⊙ g(x), the input of the memories."""
         g = self.features.activation(x)
-        return g if self.counts is None else self.counts * g
+        return g if self.counts is None else for_each(self.counts, g) * g
 
     def hidden(self, x: Float[Array, "*samples N"]) -> Float[Array, "*samples K"]:
         """Return the pre-activation h = s1 W̃ g(x) + b̃, where the hidden neurons rest (eq. adiabatic)."""
-        return self.centre(self.s1 * (self.drive(x) @ self.W.T) + self.s_b * self.b)
+        z = self.s1 * (self.drive(x) @ self.W.T)
+        return self.centre(z + for_each(self.s_b * self.b, z))
 
     def readout(self, h: Float[Array, "*samples K"]) -> Float[Array, "*samples N"]:
         """Return s2 W̃ᵀ σ(h) + c."""
-        return self.s2 * (self.centre(self.activation.activation(h)) @ self.W) + self.s_c * self.c
+        y = self.s2 * (self.centre(self.activation.activation(h)) @ self.W)
+        return y + for_each(self.s_c * self.c, y)
 
     def update(self, x: Float[ArrayLike, "*samples N"]) -> Float[Array, "*samples N"]:
         """Return f(x) = s2 W̃ᵀ σ(s1 W̃ g(x) + b̃) + c: one step of the memory (eq. f-def)."""
@@ -353,8 +355,8 @@ class DenseAM(eqx.Module):
 
     def _feature_energy(self, x: Array) -> Array:
         g = self.features.activation(x)
-        e = g * (x - self.s_c * self.c) - self.features.potential(x)
-        return jnp.sum(e if self.counts is None else self.counts * e, axis=-1) / self.s2
+        e = g * (x - for_each(self.s_c * self.c, x)) - self.features.potential(x)
+        return jnp.sum(e if self.counts is None else for_each(self.counts, e) * e, axis=-1) / self.s2
 
     # --- recall in discrete time -----------------------------------------------------------------
 
@@ -426,7 +428,7 @@ class DenseAM(eqx.Module):
         def steps(model: DenseAM, x: Array, number: int) -> Array:
             def step(x: Array, _: None) -> tuple[Array, None]:
                 moved = (1 - d) * x + d * model.update(x)
-                return (moved if known is None else jnp.where(known, x, moved)), None
+                return (moved if known is None else jnp.where(for_each(known, x), x, moved)), None
 
             return jax.lax.scan(step, x, None, length=number)[0]
 
@@ -502,7 +504,7 @@ class DenseAM(eqx.Module):
         if sorted(set(labels.tolist())) != list(range(M)):
             raise InputError(f"blocks must use every number from 0 to {M - 1}")
         members = jnp.asarray(np.arange(M)[:, None] == labels[None, :], self.W.dtype)  # M × N
-        weighted = members if self.counts is None else members * self.counts
+        weighted = members if self.counts is None else members * self.counts[None, :]
         counts = jnp.sum(weighted, axis=1)
         D = weighted / counts[:, None]
         with jax.default_matmul_precision("highest"):
@@ -603,6 +605,12 @@ def _array(name: str, value: Any, dtype: Any = None) -> Array:
         return jnp.asarray(value, dtype)
     except (TypeError, ValueError):
         raise InputError(f"{name} must be numbers, got {shown(value)}") from None
+
+
+def for_each(v: ArrayLike, x: Array) -> Array:
+    """Return a vector as one for each sample of x: with leading axes, as many as x has."""
+    v = jnp.asarray(v)
+    return jnp.expand_dims(v, tuple(range(x.ndim - v.ndim)))
 
 
 def _parameters(model: Any) -> tuple[Any, Any, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 from denseam.data.readers import NAMED
 from denseam.data.sources import GAUSSIANS
 from denseam.errors import InputError
-from denseam.studies.documents import from_document, sweep_line
+from denseam.studies.documents import entry_problems, flat, from_document, sweep_line
 from denseam.studies.records import Row
 from denseam.studies.store import Store
 
@@ -43,9 +43,9 @@ FROM_TABLE = Command(
 
 def sweep_command(rows: Sequence[Row], folder: str) -> Command:
     """Return the `denseam sweep` that trains these runs, all of one study."""
-    documents = Store(folder).studies(rows[0]["study_id"])
+    documents = [d for d in Store(folder).studies(rows[0]["study_id"]) if _is_study(d)]
     if not documents:
-        note = "The folder contains no description of this study (it was swept by an earlier version)."
+        note = "The folder contains no description of this study, or only a damaged one."
         return Command("", False, 0, (note,))
     wanted = {row["key"] for row in rows}
     keys_of, problem = _keys(documents)
@@ -59,6 +59,14 @@ def sweep_command(rows: Sequence[Row], folder: str) -> Command:
             lines.append(sweep_line(document, folder))
             keys |= runs
     return _command(lines, keys, wanted, _remarks(documents[0], keys, wanted))
+
+
+def _is_study(document: Mapping[str, Any]) -> bool:
+    """Return whether every entry of a document is one that a study can have."""
+    try:
+        return not entry_problems(flat(document))
+    except InputError:
+        return False
 
 
 def _keys(documents: Sequence[Mapping[str, Any]]) -> tuple[list[tuple[Mapping[str, Any], set[str]]], str]:

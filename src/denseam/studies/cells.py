@@ -20,7 +20,7 @@ STATUSES = ("finished", "diverged")
 #: Columns of fields that were added later: shards that are older than a field do not have it.
 _ADDED = {name for name, p in {**SETTINGS, **AXES}.items() if p.key is not InKey.ALWAYS}
 _NEEDED = [column for column in COLUMNS if column not in (*_ADDED, *OPTIONAL)]
-#: Columns that may be empty: there is nothing to say.
+#: Columns that may be empty: there is nothing to say, or a field has its default.
 _MAY_BE_NULL = {
     *OPTIONAL,
     *_ADDED,
@@ -45,9 +45,14 @@ _WORDS = {"s": "text", "i": "whole numbers", "f": "numbers", "l": "lists of numb
 
 
 def check_cells(table: Any) -> None:
-    """Refuse a `pyarrow.Table` of runs in which any cell is wrong; unknown columns are left alone."""
+    """Refuse a `pyarrow.Table` of runs that lacks a column, or in which any cell is wrong."""
+    refuse(f"the column {column} is missing" for column in _NEEDED if column not in table.column_names)
+    check_present_cells(table)
+
+
+def check_present_cells(table: Any) -> None:
+    """Refuse a `pyarrow.Table` in which any cell is wrong; columns that no run has are left alone."""
     cells = dict(zip(table.column_names, table.columns, strict=True))
-    refuse(f"the column {column} is missing" for column in _NEEDED if column not in cells)
     present = {column: cells[column] for column in COLUMNS if column in cells}
     filled = {column: c for column, c in present.items() if c.null_count < len(c)}
     refuse(
@@ -89,27 +94,33 @@ def _problem(column: str, cells: Any) -> str:
             return f"the column {column} must be at least {least:g}"
     if column in _NAMES and (others := set(cells.unique().to_pylist()) - {*_NAMES[column], None}):
         return f"the column {column} must be one of {', '.join(_NAMES[column])}, got {sorted(others)[0]!r}"
+    if column == "swept" and (others := _swept(cells) - {*AXES}):
+        return f"the column swept must name axes of a study, got {sorted(others)[0]!r}"
     if COLUMNS[column] == "l" and pc.list_flatten(cells).null_count:
         return f"the column {column} has empty cells"
     return ""
+
+
+def _swept(cells: Any) -> set[str]:
+    """Return the axes that the cells name, separated by commas."""
+    return {axis for names in cells.unique().to_pylist() for axis in names.split(",")}
 
 
 def _problems_of_rows(filled: Mapping[str, Any]) -> list[str]:
     """Return the problems of cells that do not fit those of other columns."""
     import pyarrow.compute as pc
 
-    if not filled:  # there are no rows
-        return []
     problems = []
     lengths = {c: pc.list_value_length(filled[c]) for c in COLUMNS if COLUMNS[c] == "l" and c in filled}
     for column, whose in _AS_LONG_AS.items():
         if column in lengths and not _equal(lengths[column], lengths.get(whose)):
             problems.append(f"the columns {column} and {whose} must have lists of the same length")
-    if pc.min(lengths["loss"]).as_py() == 0:
+    if "loss" in lengths and pc.min(lengths["loss"]).as_py() == 0:
         problems.append("the column loss must not have empty lists")
-    finished = pc.equal(filled["status"], "finished")
-    if pc.any(pc.and_(finished, pc.is_inf(pc.cast(filled["final_mse"], "float64")))).as_py():
-        problems.append("the column final_mse must be finite for runs that are finished")
+    if {"status", "final_mse"} <= filled.keys():
+        finished = pc.equal(filled["status"], "finished")
+        if pc.any(pc.and_(finished, pc.is_inf(pc.cast(filled["final_mse"], "float64")))).as_py():
+            problems.append("the column final_mse must be finite for runs that are finished")
     return problems
 
 

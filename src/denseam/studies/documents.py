@@ -60,14 +60,20 @@ def from_document(document: Mapping[str, Any], defaults: Mapping[str, Regime] | 
 
 def problems_of(values: Mapping[str, Any]) -> list[str]:
     """Return a message for each unknown key and each invalid value of a flat document, taken by itself."""
+    problems = entry_problems(values)
+    if "activation" in values:
+        with collecting(problems):
+            lagrangian_of(_activation(values), values.get("power"))
+    return problems
+
+
+def entry_problems(values: Mapping[str, Any]) -> list[str]:
+    """Return a message for each entry that no study has, whatever activations this process knows."""
     problems = [unknown("key", key, DOCUMENT) for key in values if key not in (*DOCUMENT, *TABLES)]
     for key, value in values.items():
         if key in DOCUMENT and not (key == "regime" and isinstance(value, Regime)):
             with collecting(problems):
                 DOCUMENT[key].read(value)
-    if "activation" in values:
-        with collecting(problems):
-            lagrangian_of(_activation(values), values.get("power"))
     return problems
 
 
@@ -207,7 +213,8 @@ def words_of(document: Mapping[str, Any], described: Mapping[str, Parameter]) ->
     """Return the options of plain values; None if a value has no text."""
     if any(isinstance(value, Mapping) for value in document.values()):
         return None
-    return [word for key, value in document.items() for word in option_words(described[key], value)]
+    values = {key: described[key].read(value) for key, value in document.items()}
+    return [word for key, value in values.items() for word in option_words(described[key], value)]
 
 
 def option_words(described: Parameter, value: Any) -> list[str]:

@@ -24,7 +24,7 @@ from typing import Any
 
 from denseam.errors import InputError
 from denseam.studies.runs import Interrupted
-from denseam.studies.shards import Shard, describe, different, run_shard, versions
+from denseam.studies.shards import Shard, ShardFailed, describe, different, run_shard, versions
 from denseam.studies.store import Store
 from denseam.training.devices import cores
 
@@ -180,6 +180,8 @@ def _result(future: Future[dict[str, Any]], shard: Shard) -> tuple[Runs | SetAsi
             return result["runs"], result["share"]
     except (InputError, OSError):
         raise
+    except ShardFailed as error:
+        return SetAside(shard, str(error)), 0.0
     except Exception as error:
         if type(error).__name__ == "KilledWorker":  # by its name, so that Dask need not be installed
             return SetAside(shard, "every worker that took it died"), 0.0

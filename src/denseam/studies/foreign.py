@@ -15,10 +15,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from denseam.errors import InputError, collecting, refuse, typed
+from denseam.errors import InputError, collecting, refuse, shown, typed
+from denseam.studies.cells import check_present_cells
 from denseam.studies.columns import assign, check_roles
 from denseam.studies.description import AXES
-from denseam.studies.records import COLUMNS, LATER, Records, Row
+from denseam.studies.records import COLUMNS, LATER, Records, Row, with_defaults
 from denseam.studies.store import Store
 from denseam.studies.tables import Table, is_frame, of_file, of_frame, of_rows
 
@@ -45,6 +46,8 @@ _FINISHED = {
 }
 #: Values that differ by a smaller share are one value: tools write different numbers of digits.
 _SAME = 1e-6
+#: Below this, a float that has no fraction is one whole number.
+_EXACT = 2.0**53
 
 
 def records_of(source: Any, *, axis: str | None = None, columns: Mapping[str, str] | None = None) -> Records:
@@ -155,8 +158,8 @@ def _numbers(cells: Sequence[Any], column: str, requirement: str = "numbers") ->
             if isinstance(cell, bool):
                 raise TypeError
             numbers.append(None if missing else float(cell))
-        except (TypeError, ValueError):
-            raise InputError(f"{column} must be {requirement}, got {cell!r} in row {i + 1}") from None
+        except (TypeError, ValueError, OverflowError):
+            raise InputError(f"{column} must be {requirement}, got {shown(cell)} in row {i + 1}") from None
     return numbers
 
 
@@ -170,7 +173,7 @@ def _positive(cells: Sequence[Any], column: str) -> list[float]:
 
 
 def _sizes(cells: Sequence[Any], column: str) -> list[float]:
-    sizes = [int(v) if v.is_integer() else v for v in _positive(cells, column)]
+    sizes = [int(v) if v.is_integer() and v < _EXACT else v for v in _positive(cells, column)]
     if len(set(sizes)) < 2:
         raise InputError(f"{column} must have several sizes to compare, got only {sizes[0]:g}")
     return sizes
@@ -267,6 +270,8 @@ def _remedy(table: Table, roles: Mapping[str, str], a: int, b: int) -> str:
 
 def _own(table: Table) -> Records:
     """Return the records in a table that has their columns; those that it lacks have their defaults."""
+    import pyarrow as pa
+
     columns, problems = dict[str, Sequence[Any]](), list[str]()
     count = len(table["scale"])
     for name, kind in COLUMNS.items():
@@ -284,8 +289,10 @@ def _own(table: Table) -> Records:
     ]
     refuse(problems)
     columns["final_mse"] = [math.inf if v is None else v for v in columns["final_mse"]]
-    rows = ({name: cells[i] for name, cells in columns.items()} for i in range(count))
-    return Records({k: v for k, v in row.items() if COLUMNS[k] != "l" or v is not None} for row in rows)
+    check_present_cells(pa.table({name: pa.array(columns[name]) for name in columns if name in table}))
+    rows = [{name: cells[i] for name, cells in columns.items()} for i in range(count)]
+    kept = [{k: v for k, v in row.items() if COLUMNS[k] != "l" or v is not None} for row in rows]
+    return Records(with_defaults(kept, columns))
 
 
 def _cells(cells: Sequence[Any], name: str, kind: str) -> Sequence[Any]:
@@ -296,4 +303,9 @@ def _cells(cells: Sequence[Any], name: str, kind: str) -> Sequence[Any]:
         curves = [None if cell is None or isinstance(cell, str) else cell for cell in cells]
         return [curve and [math.inf if v is None else float(v) for v in curve] for curve in curves]
     numbers = _numbers(cells, name)
-    return numbers if kind == "f" else [None if v is None else int(v) for v in numbers]
+    if kind == "f":
+        return numbers
+    for i, number in enumerate(numbers):
+        if number is not None and not (abs(number) < _EXACT and number.is_integer()):
+            raise InputError(f"{name} must be whole numbers, got {shown(cells[i])} in row {i + 1}")
+    return [None if v is None else int(v) for v in numbers]

@@ -79,6 +79,14 @@ def _cell(described: Parameter, value: Any) -> Any:
 LATER: Mapping[str, object] = {name: _cell(p, p.default) for name, p in {**SETTINGS, **AXES}.items()}
 
 
+def with_defaults(rows: list[Row], columns: Iterable[str]) -> list[Row]:
+    """Return rows in which empty cells of these columns hold the default of their field, if it has one."""
+    defaults = {column: LATER[column] for column in columns if LATER.get(column) is not None}
+    if not defaults:
+        return rows
+    return [row | {c: v for c, v in defaults.items() if c in row and row[c] is None} for row in rows]
+
+
 #: Two records of one run contradict each other if their losses differ by more than this share. Rounding, as
 #: on another device, changes them by less.
 ROUNDING = 1e-3

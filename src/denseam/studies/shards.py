@@ -232,7 +232,26 @@ def keep_to_own_cores() -> None:
         os.environ.setdefault("NPROC", str(threads))
 
 
+class ShardFailed(RuntimeError):
+    """What went wrong with a shard on its worker, in words."""
+
+
 def run_shard(shard: Shard) -> dict[str, Any]:
+    """Train the missing runs and write them, as `_run_shard` does; an error comes as one that can be sent.
+
+    Dask's driver waits forever for an error that it cannot load, such as one with a traceback of a thousand
+    frames or of a class that it does not have.
+    """
+    try:
+        return _run_shard(shard)
+    except (InputError, OSError):
+        raise
+    except Exception as error:
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+    raise ShardFailed(reason)
+
+
+def _run_shard(shard: Shard) -> dict[str, Any]:
     """Train the missing runs and write them.
 
     Return the status and loss of each run by its key, and the number of runs trained. If the job of this

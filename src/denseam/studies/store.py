@@ -29,7 +29,16 @@ from typing import Any
 from denseam.errors import InputError, listed_of, path_of, read_entries, table_of
 from denseam.files import json_table, make_folder, text_of, write_whole
 from denseam.studies.cells import check_cells
-from denseam.studies.records import COLUMNS, LATER, OPTIONAL, PROBE_COLUMNS, Records, Row, difference
+from denseam.studies.records import (
+    COLUMNS,
+    LATER,
+    OPTIONAL,
+    PROBE_COLUMNS,
+    Records,
+    Row,
+    difference,
+    with_defaults,
+)
 from denseam.studies.tables import without_formula
 
 #: The folder beside the shards with the description of every study they came from.
@@ -83,6 +92,8 @@ class Store:
             try:
                 shard = _read_shard(self.shards / name, wanted)
             except FileNotFoundError:
+                if not skip_errors and name in self.names():  # a network file system may say so for a moment
+                    raise
                 skipped.append(f"{name}: vanished while the folder was read")
                 continue
             except Exception as error:
@@ -108,11 +119,16 @@ class Store:
             write_whole(path, content)
 
     def studies(self, study_id: str) -> list[dict[str, Any]]:
-        """Return the stored descriptions of a study as documents; several sweeps may share an id."""
+        """Return the stored descriptions of a study as documents; several sweeps may share an id.
+
+        One that has changed since it was written is left out.
+        """
         documents = []
         for path in sorted((self.folder / STUDIES).glob(f"{study_id}-*.json")):
             with contextlib.suppress(InputError, OSError):
-                documents.append(read_entries(json_table(text_of(path)), {"study": table_of()})["study"])
+                text = text_of(path)
+                if _digest(text.encode()) == path.stem.rpartition("-")[2]:
+                    documents.append(read_entries(json_table(text), {"study": table_of()})["study"])
         return documents
 
     def keys(self) -> set[str]:
@@ -165,7 +181,9 @@ def _read_shard(path: Path, columns: list[str]) -> list[Row]:
     empty = [c for c in OPTIONAL if c in chosen.column_names and chosen[c].null_count == len(chosen)]
     rows: list[Row] = chosen.drop_columns(empty).to_pylist()
     later = {c: LATER.get(c) for c in columns if c not in present and c not in OPTIONAL}
-    return [row | later for row in rows] if later else rows
+    if later:
+        rows = [row | later for row in rows]
+    return with_defaults(rows, [c for c in chosen.column_names if chosen[c].null_count])
 
 
 def _parquet_table(content: bytes) -> Any:

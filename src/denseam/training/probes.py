@@ -174,11 +174,11 @@ def _means(step: Step, outer: Array, inner: Array) -> dict[str, Array]:
     m = step.model
     mean = jnp.mean(step.change.W, axis=0)
     outer_spike = m.s2 * jnp.outer(mean, jnp.sum(step.passes.S, axis=0))
-    hidden = step.centre(jnp.ones_like(step.passes.Z) * (m.s1 * (mean @ step.batch.G)))
+    hidden = step.centre(jnp.ones_like(step.passes.Z) * (m.s1 * (mean @ step.batch.G))[None])
     inner_spike = step.output(step.through(hidden))
     return {
         "U_mean": mean,
-        "U_centred": step.change.W - mean,
+        "U_centred": step.change.W - mean[None],
         "dF_outer_spike": outer_spike,
         "dF_outer_bulk": outer - outer_spike,
         "dF_inner_spike": inner_spike,
@@ -199,7 +199,7 @@ def spectra(step: Step) -> dict[str, Array]:
     S = unit * step.passes.raw
     values = {"mean_activation": jnp.mean(S)}
     # Both at once: on a GPU many small steps cost as much as one.
-    eigenvalues, alignments = leading(jnp.stack([S - jnp.mean(S, axis=0), S]))
+    eigenvalues, alignments = leading(jnp.stack([S - jnp.mean(S, axis=0, keepdims=True), S]))
     for suffix, (first, second), alignment in zip(("", "_raw"), eigenvalues, alignments, strict=True):
         values |= {f"lambda_max{suffix}": first, f"lambda_2{suffix}": second, f"alignment{suffix}": alignment}
     return values
@@ -238,7 +238,8 @@ def _leading(S: Float[Array, "K B"]) -> tuple[Array, Array]:
 def participation(step: Step) -> dict[str, Array]:
     """Return K_eff, K̃_eff, and how far the largest σ_k, ‖w_k‖ and ‖Δw_k‖ stand out."""
     squares = jnp.sum(step.passes.raw**2, axis=0)
-    centred = jnp.sum((step.passes.raw - jnp.mean(step.passes.raw, axis=0)) ** 2, axis=0)
+    deviations = step.passes.raw - jnp.mean(step.passes.raw, axis=0, keepdims=True)
+    centred = jnp.sum(deviations**2, axis=0)
     W, dW = step.model.W, step.change.W
     return {
         "K_eff": jnp.mean(1 / squares),
@@ -294,7 +295,7 @@ def measure_through(model: DenseAM, optimizer: Optimizer, state: Any, batch: Sta
     mean, R = jnp.mean(dW, axis=0), trajectory.residual(batch, X[-1])
     values = {
         "Z": Z, "F": X[-1], "R": R, "grad_W": gradient.W, "dW": dW, "dZ_exact": Z_after - Z,
-        "dF_exact": X_after[-1] - X[-1], "U_mean": mean, "U_centred": dW - mean,
+        "dF_exact": X_after[-1] - X[-1], "U_mean": mean, "U_centred": dW - mean[None],
     }  # fmt: skip
     return {name: rms(V) for name, V in values.items()} | {
         "mse": jnp.mean(R * (X[-1] - batch.Y)),

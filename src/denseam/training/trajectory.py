@@ -30,7 +30,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from denseam.model.dense_am import DenseAM, Parameters
+from denseam.model.dense_am import DenseAM, Parameters, for_each
 from denseam.training.columns import Joined, Starts, column_functions, hidden, outer_and_inner, readout
 
 
@@ -110,7 +110,7 @@ def _loss(model: DenseAM, batch: Starts, states: Float[Array, "T N B"]) -> Float
     assert model.steps is not None
     squares = jnp.sum(residual(batch, states[-1]) * (states[-1] - batch.Y))
     if model.steps.early is not None:
-        earlier = jnp.sum(residual(batch, states[:-1]) * (states[:-1] - batch.Y))
+        earlier = jnp.sum(residual(batch, states[:-1]) * (states[:-1] - batch.Y[None]))
         squares += model.steps.early / model.steps.T * earlier
     return squares / (2 * batch.Y.shape[1])
 
@@ -169,11 +169,11 @@ def _added(sums: Sums, model: DenseAM, S: Array, mu: Array, A: Array, G: Array, 
 
 def residual(batch: Starts, X: Float[Array, "*steps N B"]) -> Float[Array, "*steps N B"]:
     """Return X − Y, with a mask only where features are hidden, times N over their mean number."""
-    R = X - batch.Y
+    R = X - for_each(batch.Y, X)
     if batch.known is None:
         return R
     share = jnp.mean(~batch.known, dtype=R.dtype)
-    return jnp.where(batch.known, 0, R / share)
+    return jnp.where(for_each(batch.known, R), 0, R / share)
 
 
 def _drive(model: DenseAM, X: Float[Array, "N B"]) -> Float[Array, "N B"]:

@@ -22,8 +22,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from denseam.files import write_whole
 from tests import ROOT
+from tests.program import refused
 
 BASE = ROOT / "tests" / "unit" / "compatibility" / "7fe74f3"
 STUDY = {
@@ -41,14 +41,6 @@ def started(*arguments, shell="", **options):
     """The program in a process of its own, after commands of the shell."""
     words = ["bash", "-c", f'{shell}; exec "$@"', "bash", *PROGRAM] if shell else PROGRAM
     return subprocess.run([*words, *map(str, arguments)], capture_output=True, **options)
-
-
-def refused(result, *words):
-    assert result.returncode == 64, result.stderr
-    assert result.stderr.count("\n") == 1
-    assert result.stderr.startswith("denseam: ")
-    for word in words:
-        assert word in result.stderr
 
 
 # --- study files ---------------------------------------------------------------------------------
@@ -191,6 +183,7 @@ def column(table, name, values):
 
 
 WRONG = {
+    "an axis that is none": lambda t: column(t, "swept", ["x"] * len(t)),
     "a column is missing": lambda t: t.drop_columns(["final_mse"]),
     "no learning rates": lambda t: t.drop_columns(["eta0"]),
     "NaN": lambda t: column(t, "final_mse", [float("nan")] * len(t)),
@@ -566,6 +559,8 @@ def test_few_descriptors_are_enough_to_judge(swept):
 
 
 def test_a_link_stays_a_link_and_a_pipe_a_pipe(tmp_path):
+    from denseam.files import write_whole
+
     """Renaming a file onto /dev/null would replace the device."""
     real, link, pipe = (tmp_path / name for name in ("real", "link", "pipe"))
     real.write_bytes(b"old")

@@ -9,7 +9,7 @@ import pytest
 
 import denseam
 from tests import ROOT
-from tests.program import PROGRAM, run
+from tests.program import PROGRAM, refused, run
 from tests.table import EXPECTED
 
 
@@ -126,12 +126,7 @@ def test_prescribe_prints_the_decay_in_both_units_and_the_schedule(inside):
     ],
 )
 def test_bad_input_is_one_line_and_exit_64(arguments, parts, inside):
-    found = inside(*arguments.split())
-    assert found.returncode == 64
-    assert found.stdout == ""
-    assert len(found.stderr.strip().splitlines()) == 1
-    for part in parts:
-        assert part in found.stderr
+    refused(inside(*arguments.split()), *parts)
 
 
 @pytest.mark.parametrize(
@@ -142,11 +137,7 @@ def test_bad_input_is_one_line_and_exit_64(arguments, parts, inside):
     ],
 )
 def test_the_process_ends_with_64_and_one_line(arguments, part):
-    found = run(*arguments.split())
-    assert found.returncode == 64
-    assert found.stdout == ""
-    assert len(found.stderr.strip().splitlines()) == 1
-    assert part in found.stderr
+    refused(run(*arguments.split()), part)
 
 
 def test_version_and_help():
@@ -228,10 +219,8 @@ def test_a_verdict_with_another_tolerance(swept, inside):
     assert generous["status"] != "DRIFTS"
     heldout = json.loads(inside("verdict", out, "--by", "heldout", "--json").stdout)["studies"][0]
     assert heldout["best_loss"] != generous["best_loss"]
-    refused = inside("verdict", out, "--tolerance", "0", "--target", "8")
-    assert refused.returncode == 64
-    assert "tolerance must be above 0" in refused.stderr
-    assert "target must be at least the smallest scale, N = 16, got 8" in refused.stderr
+    wrong = inside("verdict", out, "--tolerance", "0", "--target", "8")
+    refused(wrong, "tolerance must be above 0", "target must be at least the smallest scale, N = 16, got 8")
 
 
 def test_export_gives_one_row_per_run(swept, inside):
@@ -270,10 +259,7 @@ def test_a_study_file_runs_and_its_mistakes_are_named(tmp_path, inside):
     found = inside("sweep", path, "--out", tmp_path / "out", "--json", "--quiet")
     assert json.loads(found.stdout)["runs"] == 2
     path.write_text("activaton = 'relu'\nscales = [32, 16]\n")
-    found = inside("sweep", path, "--out", tmp_path / "out")
-    assert found.returncode == 64
-    assert "did you mean 'activation'" in found.stderr
-    assert len(found.stderr.strip().splitlines()) == 1
+    refused(inside("sweep", path, "--out", tmp_path / "out"), "did you mean 'activation'")
 
 
 def test_ctrl_c_that_arrives_where_it_is_lost_stops_all_the_same(tmp_path):
@@ -364,12 +350,7 @@ def test_ctrl_c_stops_with_130_and_keeps_what_is_finished(tmp_path):
 )  # fmt: skip
 def test_bad_input_to_sweeps_is_one_line_and_exit_64(arguments, parts, tmp_path, monkeypatch, inside):
     monkeypatch.chdir(tmp_path)
-    found = inside(*arguments.split())
-    assert found.returncode == 64, found.stderr
-    assert found.stdout == ""
-    assert len(found.stderr.strip().splitlines()) == 1
-    for part in parts:
-        assert part in found.stderr
+    refused(inside(*arguments.split()), *parts)
     assert not list(tmp_path.rglob("*.parquet"))
 
 
@@ -560,11 +541,7 @@ def test_figure_run_draws_judges_and_reuses(tmp_path, inside):
     ],
 )
 def test_figure_says_what_is_wrong_in_one_line(arguments, said, inside):
-    found = inside("figure", *arguments.split())
-    assert found.returncode == 64
-    assert said in found.stderr
-    assert found.stderr.count("\n") == 1
-    assert found.stdout == ""
+    refused(inside("figure", *arguments.split()), said)
 
 
 def test_figure_draw_only_says_what_is_missing(tmp_path, inside):

@@ -56,6 +56,10 @@ def test_the_curves_are_of_one_reading_and_drawn_once():
     (figure,) = find(["recall-curves"])
     assert figure.pinned
     assert all(claim.pinned for claim in figure.claims)
-    assert len(figure.measurements) == len({curve.key(SIZES["tiny"], TRAINED) for curve in figure.examples}) == 5
+    assert (
+        len(figure.measurements)
+        == len({curve.key(SIZES["tiny"], TRAINED) for curve in figure.measurements})
+        == 5
+    )
     for curve in figure.measurements:
         assert curve.key(SIZES["tiny"], TRAINED) == curve.key(SIZES["tiny"], FROZEN)

@@ -483,6 +483,23 @@ def test_the_command_is_honest_about_what_it_cannot_give(vectors, tmp_path):
     assert command_of(study(seeds=(4, 7))).checked
 
 
+def test_a_damaged_or_senseless_description_gives_no_command(tmp_path):
+    made = study()
+    described(tmp_path / "out", made)
+    (path,) = (tmp_path / "out" / "studies").iterdir()
+    whole = path.read_text()
+    path.write_text(whole.replace("scales", "wcales"))
+    assert sweep_command(rows(made), str(tmp_path / "out")).text == ""
+    path.write_text(whole)
+    assert sweep_command(rows(made), str(tmp_path / "out")).checked
+    path.unlink()
+    for senseless in ({"wcales": [8]}, {"eta0": ["x"]}, {"axes": 1}, {"regime": {}}):
+        Store(tmp_path / "out").write_study(made.id, to_document(made) | senseless)
+        (path,) = (tmp_path / "out" / "studies").iterdir()
+        assert "damaged" in sweep_command(rows(made), str(tmp_path / "out")).notes[0], senseless
+        path.unlink()
+
+
 # --- the program ---------------------------------------------------------------------------------
 
 

@@ -29,7 +29,7 @@ from denseam.studies.documents import from_file
 from denseam.studies.executors import ExecutorLost, Limited, spread
 from denseam.studies.runner import run_studies
 from denseam.studies.runs import Interrupted
-from denseam.studies.shards import cut, run_shard
+from denseam.studies.shards import ShardFailed, cut, run_shard
 from denseam.studies.store import Store
 from denseam.studies.study import Study
 from denseam.training.progress import Progress
@@ -101,6 +101,23 @@ def test_a_shard_can_travel_and_is_named(tmp_path, monkeypatch):
     assert there.parts[0].study.id == study.id
     assert there.name.startswith("cubes at scale ")
     assert there.name.endswith(f"from {shard.specs[0].key[:8]})")
+
+
+def test_an_error_on_a_worker_can_be_sent_whatever_it_is(tmp_path, monkeypatch):
+    """Dask's driver waited forever for one whose traceback it could not load."""
+
+    def deeper(*arguments, **options):
+        yield from deeper(*arguments, **options)
+
+    monkeypatch.setattr("denseam.studies.shards.train_runs", deeper)
+    (shard,) = cut([(STUDY, STUDY.runs()[:2])], prepared(tmp_path / "out"))
+    with pytest.raises(ShardFailed, match="RecursionError: maximum recursion depth exceeded") as raised:
+        run_shard(shard)
+    assert len(raised.traceback) < 5
+    assert raised.value.__context__ is None
+    with ThreadPoolExecutor(1) as pool:
+        ((_, aside),) = spread([shard], pool)
+    assert aside.reason.startswith("RecursionError: ")
 
 
 def test_files_are_named_so_that_a_worker_elsewhere_finds_them(tmp_path, monkeypatch):

@@ -2,6 +2,7 @@
 
 import csv
 import gzip
+import io
 import json
 import math
 from pathlib import Path
@@ -20,6 +21,7 @@ from denseam.studies.columns import assign, plain
 from denseam.studies.foreign import records_of
 from denseam.studies.store import Store, csv_text, parquet_bytes
 from tests import ROOT
+from tests.program import refused
 from tests.synthetic import rows, study
 
 BASE = ROOT / "tests" / "unit" / "compatibility" / "7fe74f3"
@@ -391,12 +393,7 @@ def test_bad_tables_are_refused_in_one_line(what, tmp_path, inside):
     path = tmp_path / "sweep.csv"
     path.write_text(text)
     found = inside("verdict", path)
-    assert found.returncode == 64
-    assert found.stdout == ""
-    assert found.stderr.startswith(f"denseam: table {path}: ")
-    assert len(found.stderr.strip().splitlines()) == 1
-    for part in parts:
-        assert part in found.stderr
+    refused(found, f"denseam: table {path}: ", *parts)
     assert inside("report", path).returncode == 64
     assert not list(tmp_path.glob("*.html"))
 
@@ -418,9 +415,7 @@ def test_files_that_cannot_be_read_are_refused_in_one_line(name, tmp_path, insid
     content, part = FILES[name]
     (tmp_path / name).write_bytes(content)
     found = inside("verdict", tmp_path / name, "--json")
-    assert (found.returncode, found.stdout) == (64, "")
-    assert part in found.stderr
-    assert len(found.stderr.strip().splitlines()) == 1
+    refused(found, part)
 
 
 @pytest.mark.parametrize(
@@ -437,15 +432,46 @@ def test_bad_options_for_a_table_are_refused_in_one_line(options, part, tmp_path
     path = tmp_path / "sweep.csv"
     path.write_text(GOOD)
     found = inside("verdict", path, *options.split())
-    assert (found.returncode, found.stdout) == (64, "")
-    assert part in found.stderr
-    assert len(found.stderr.strip().splitlines()) == 1
+    refused(found, part)
+
+
+@pytest.mark.parametrize(
+    ("column", "cell", "part"),
+    [
+        ("scale", "inf", "scale must be whole numbers"),
+        ("scale", "16.5", "scale must be whole numbers"),
+        ("seed", "1e300", "seed must be whole numbers"),
+        ("eta0", "-1", "eta0 must be at least 0"),
+        ("swept", "x", "swept must name axes of a study"),
+        ("status", "gone", "status must be one of finished, diverged"),
+        ("final_mse", "-3", "final_mse must be at least 0"),
+    ],
+)
+def test_a_wrong_cell_in_a_table_of_ours_is_refused(column, cell, part, folder, tmp_path, inside):
+    names, *lines = csv.reader(io.StringIO(csv_text(Store(folder).read())))
+    lines[2][names.index(column)] = cell
+    path = tmp_path / "sweep.csv"
+    path.write_text("".join(",".join(line) + "\n" for line in (names, *lines)))
+    refused(inside("verdict", path), part)
+
+
+@pytest.mark.parametrize("size", [1e308, 10**30, 2**60])
+def test_sizes_beyond_whole_numbers_are_sizes(size):
+    made = [
+        {"width": w, "lr": lr, "seed": s, "loss": (math.log10(lr) + 2) ** 2 + 0.1 + 0.01 * s}
+        for w in (64, 128, size)
+        for lr in (1e-3, 1e-2, 1e-1)
+        for s in range(3)
+    ]
+    (found,) = dam.verdict(made)
+    assert found.to_json()["scale"] in (64, 128, float(size))
+    with pytest.raises(InputError, match="width must be numbers above 0"):
+        dam.verdict([row | {"width": 10**400} for row in made])
 
 
 def test_a_target_below_the_base_of_a_folder_is_refused(folder, inside):
     found = inside("verdict", folder, "--target", 8)
-    assert found.returncode == 64
-    assert "target must be at least the smallest scale, N = 16, got 8" in found.stderr
+    refused(found, "target must be at least the smallest scale, N = 16, got 8")
     assert inside("verdict", folder, "--target", 16).returncode != 64
 
 

@@ -17,6 +17,7 @@ from denseam.studies.runner import run_studies
 from denseam.studies.store import Store, _digest
 from denseam.studies.study import Study
 from tests.sampled import sampled
+from tests.synthetic import rows, study
 
 STUDY = Study("relu", "sgd", (16, 24), (0.01, 0.1, 1e5), seeds=2, epochs=2)
 
@@ -220,6 +221,29 @@ def test_the_library_example_of_the_readme_in_short(tmp_path):
     records = dam.sweep(study, out=tmp_path)
     (judged,) = dam.verdict(records)
     assert judged.status in ("TRANSFERS", "DRIFTS", "FAILS", "INCONCLUSIVE")
+
+
+def test_a_shard_that_is_gone_for_a_moment_is_not_trained_again(tmp_path, monkeypatch):
+    store = Store(tmp_path)
+    store.prepare()
+    path = store.write(rows(study(scales=(16,), seeds=1)))
+
+    def gone(*_):
+        raise FileNotFoundError(2, "No such file or directory", str(path))
+
+    monkeypatch.setattr("denseam.studies.store._read_shard", gone)
+    with pytest.raises(FileNotFoundError):
+        store.keys()
+    assert "vanished" in store.read().skipped[0]
+    monkeypatch.setattr(Store, "names", lambda self: set())
+    assert not store.read(["key"], [path.name], skip_errors=False)
+
+
+def test_an_empty_cell_of_a_later_field_is_its_default(tmp_path):
+    store = Store(tmp_path)
+    store.prepare()
+    store.write([row | {"tau": None, "decay_time": None} for row in rows(study(scales=(16,), seeds=1))])
+    assert {(row["tau"], row["decay_time"]) for row in store.read()} == {(1.0, None)}
 
 
 def test_probes_survive_the_disk_and_older_shards_can_be_read(tmp_path):

@@ -393,6 +393,18 @@ def test_ending_above_the_start_is_divergence_too():
     assert run.diverged_at == 14
 
 
+@pytest.mark.slow
+def test_no_traced_value_leaks():
+    """Neither in the gradient nor in training or recall; with these checks nothing is cached."""
+    data = dam.data.isotropic(SHAPE.N, SHAPE.P, seed=2)
+    scales = scales_for("relu", "adam")
+    model = dam.DenseAM.create(scales, dam.relu())
+    with jax.checking_leaks():
+        jax.jit(lambda X: gradient(model, X, X))(data[:5])
+        run = dam.train(model, data, optimizer=dam.adam(scales), epochs=1)
+        run.model.recall(data[:2], 3)
+
+
 def test_a_learning_rate_near_zero_is_no_divergence():
     for seed in range(10):
         data = dam.data.isotropic(SHAPE.N, SHAPE.P, seed=seed)

@@ -18,7 +18,7 @@ from denseam.studies import dask_executor
 from denseam.studies.shards import run_shard
 from denseam.workflow.planning import Machine, plan
 from denseam.workflow.tuning import tune
-from tests.program import PROGRAM, run
+from tests.program import PROGRAM, refused, run
 from tests.sampled import sampled
 from tests.synthetic import Landscape, made_up_runs
 
@@ -137,9 +137,7 @@ def test_train_takes_a_learning_rate_without_a_tuning(images, tuned, tmp_path, i
     assert record["tuned_eta0"] == document(found)["eta0"]
     assert record["loss"] == said["loss"]  # the same model: only its learning rate came another way
     again = inside("train", images, *options[:3], "--eta0", 0.03, *options[5:])
-    assert again.returncode == 64
-    assert len(again.stderr.splitlines()) == 1
-    assert "eta0 must be 0.02, with which the training in" in again.stderr
+    refused(again, "eta0 must be 0.02, with which the training in")
 
 
 def test_plan_comes_before_anything(images, inside):
@@ -205,10 +203,7 @@ def test_a_refusal_is_an_answer(tmp_path, inside, made_up):
     assert lines[2] == f"to train anyway: denseam train isotropic --tuned {tmp_path / 't'} --accept"
     written = json.loads((tmp_path / "t" / "tuned.json").read_text())
     assert written["commands"] == [line.strip() for line in lines[:2]]
-    refused = inside("train", "isotropic", "--tuned", tmp_path / "t")
-    assert refused.returncode == 64
-    assert "no learning rate is recommended" in refused.stderr
-    assert len(refused.stderr.splitlines()) == 1
+    refused(inside("train", "isotropic", "--tuned", tmp_path / "t"), "no learning rate is recommended")
     accepted = inside("train", "isotropic", "--tuned", tmp_path / "t", "--accept", "-q", "--json")
     said = json.loads(accepted.stdout)
     assert said["regret_bound"] == written["regret_bound"]

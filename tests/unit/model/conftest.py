@@ -1,0 +1,2 @@
+from tests.strict import _no_silent_ranks as _no_silent_ranks
+from tests.strict import _no_silent_types as _no_silent_types
