@@ -294,6 +294,18 @@ def _advice(by: str, columns: Sequence[Mapping[tuple[str, str], Any]]) -> str:
     return f"{by} take **{', '.join(first)}**: it is at most {cost} above the best on either data. {rest}\n"
 
 
+def findings(*names: str) -> str:
+    """Return the claims of some of our own figures, each with its word and what was measured."""
+    rows = [
+        (judgement.claim.text, finding.verdict, finding.measured)
+        for figure, judged in judgements()
+        if figure.name in names
+        for judgement in judged
+        for finding in judgement.findings.values()
+    ]
+    return table(("claim", "", "measured"), rows)
+
+
 #: Suite of `make test-faults` → the heading of its rows.
 _SUITES = {"faults": "injected faults", "kills": "kills", "fuzz": "fuzzed inputs"}
 
@@ -322,6 +334,9 @@ FRAGMENTS: Mapping[str, Callable[[], str]] = {
     "spike.md": spike,
     "biases.md": biases,
     "optimizers-compared.md": compared,
+    "findings-optimizers.md": functools.partial(findings, "optimizers", "muon"),
+    "findings-decay.md": functools.partial(findings, "decay"),
+    "findings-lengths.md": functools.partial(findings, "batch-rule", "horizon-rule"),
     "faults.md": faults,
 }
 
