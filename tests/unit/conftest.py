@@ -1,9 +1,11 @@
 import contextlib
+import gc
 import importlib.util
 import io
 import os
 import subprocess
 import zlib
+from pathlib import Path
 
 from tests import FAST, ROOT
 
@@ -59,6 +61,20 @@ def _quick_rates():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(planning, "SQUARE_ON_CPU", 256)
         yield
+
+
+#: Every compiled program takes some of the regions of memory that Linux allows a process (65,530 of them).
+MOST_REGIONS = 30_000
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _programs_are_let_go():
+    """Forget compiled programs before there are too many: XLA would end the process."""
+    yield
+    regions = Path("/proc/self/maps")
+    if regions.exists() and regions.read_bytes().count(b"\n") > MOST_REGIONS:
+        jax.clear_caches()
+        gc.collect()
 
 
 @pytest.fixture(autouse=True)

@@ -111,7 +111,10 @@ def next_step(step: Next | None) -> str:
 
 def flag(v: Verdict, note: Flag) -> str:
     """State what to keep in mind."""
-    values = ", ".join(f"{axis} = {value:.3g}" for axis, value in note.numbers.items())
+    values = ", ".join(
+        f"{axis} = {'none' if value is None else format(value, '.3g')}"
+        for axis, value in note.numbers.items()
+    )
     counts = ", ".join(f"{scale} ({n})" for scale, n in note.numbers.items())
     words = {"values": values, "counts": counts, "letter": v.scale_letter, "seeds": v.seeds}
     return FLAGS[note.kind].format(**{**words, **note.numbers})

@@ -356,3 +356,12 @@ def test_a_divergence_of_a_single_seed_decides():
     (judged,) = verdict(rows)
     assert judged.status == "FAILS"
     assert math.isinf(judged.regret[256])
+
+
+def test_a_hyperparameter_held_at_none_is_said():
+    """One row of a table may have a time of decay, and the others none."""
+    records = Records([*rows(study())])
+    one = {**records[0], "key": "other", "decay_time": 2.0}
+    first = {**records[0], "decay_time": None}
+    (judged,) = verdict(Records([first, one, *list(records)[1:]]))
+    assert any("decay_time = none" in said for said in judged.flags), judged.flags
