@@ -619,8 +619,10 @@ def _parameters(model: Any) -> tuple[Any, Any, Any]:
 
 @eqx.filter_jit
 def _complete(model: DenseAM, x: Array, known: Array) -> Array:
-    of_unknown = ~known @ model.features.potential(model.W).T  # their part of G(ξ_μ), which is in b
-    h = model.s1 * (jnp.where(known, model.drive(x), 0) @ model.W.T + of_unknown) + model.s_b * model.b
+    # The part of G(ξ_μ), which is in b, that unknown features have.
+    of_unknown = (~known).astype(model.W.dtype) @ model.features.potential(model.W).T
+    z = model.s1 * (jnp.where(known, model.drive(x), 0) @ model.W.T + of_unknown)
+    h = z + for_each(model.s_b * model.b, z)
     return jnp.where(known, x, model.readout(h))
 
 

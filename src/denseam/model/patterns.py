@@ -248,7 +248,7 @@ def _nearest(
     features: Elementwise, W: Array, G: Array, rows: Array, noise: float, deviation: float
 ) -> tuple[Array, Array, Array, Array]:
     """Return the separation δ_ν of some patterns, the nearest others, the gaps, and the rounding errors."""
-    own, itself = W[rows], jnp.arange(len(W)) == rows[:, None]
+    own, itself = W[rows], jnp.arange(len(W))[None] == rows[:, None]
     g = features.activation(own)
     overlaps = g @ W.T
     rounding = _eps(W) * (jnp.sum(jnp.abs(own * g), axis=1) + jnp.abs(G[rows]))
@@ -256,7 +256,7 @@ def _nearest(
     def differences(output: Array, overlaps: Array) -> Array:
         """Return (ξ_ν − ξ_μ)·output(ξ_ν) + G(ξ_μ) − G(ξ_ν); infinite for μ = ν."""
         first = jnp.sum(own * output, axis=1) - G[rows]
-        return jnp.where(itself, jnp.inf, first[:, None] - (overlaps - G))
+        return jnp.where(itself, jnp.inf, first[:, None] - (overlaps - G[None]))
 
     separations = differences(g, overlaps)
     nearest, least = jnp.argmin(separations, axis=1), jnp.min(separations, axis=1)
@@ -266,7 +266,7 @@ def _nearest(
         gaps = separations - deviation * jnp.sqrt(2 * jnp.maximum(0, separations))
     else:
         squares = jnp.sum(W * W, axis=1)
-        distances = jnp.sqrt(jnp.maximum(0, squares[rows][:, None] + squares - 2 * (own @ W.T)))
+        distances = jnp.sqrt(jnp.maximum(0, squares[rows][:, None] + squares[None] - 2 * (own @ W.T)))
         mean = _expected(features, own, noise)
         gaps = differences(mean, mean @ W.T) - deviation * distances
     return least, nearest, jnp.min(jnp.where(itself, jnp.inf, gaps), axis=1), rounding
@@ -316,7 +316,7 @@ def _rectified(patterns: Array, activation: ReLU, features: Elementwise | None) 
 @eqx.filter_jit
 def _amplitude(W: Array, b: Array, s1: float, activation: ReLU, features: Elementwise, some: Array) -> Array:
     """Return the mean of ξ_ν·f(ξ_ν)/|ξ_ν|² over some patterns, for s2 = 1."""
-    h = s1 * (features.activation(some) @ W.T) + b
+    h = s1 * (features.activation(some) @ W.T) + b[None]
     outputs = activation.activation(h) @ W
     return jnp.mean(jnp.sum(some * outputs, axis=1) / jnp.sum(some * some, axis=1))
 

@@ -177,7 +177,7 @@ def test_relu_recalls_a_quarter_of_its_capacity_and_not_ten_times_it(power):
 
     def kept(K):
         X = signs(round(K), N, seed=power)
-        flips = np.where(np.random.default_rng(9).random((50, N)) < 0.1, -1, 1)
+        flips = np.where(np.random.default_rng(9).random((50, N)) < 0.1, -1, 1).astype(X.dtype)
         state = DenseAM.from_patterns(X, dam.relu(power)).recall(X[:50] * flips).state
         return (np.sign(state) == X[:50]).all(axis=1).mean()
 
@@ -237,7 +237,7 @@ def test_only_stored_patterns_are_completed():
 
 
 def test_one_pattern_is_recalled_from_anything():
-    assert np.allclose(DenseAM.from_patterns(PLAIN[:1])(np.zeros(8)), PLAIN[0])
+    assert np.allclose(DenseAM.from_patterns(PLAIN[:1])(np.zeros(8, PLAIN.dtype)), PLAIN[0])
 
 
 def test_a_gain_survives_a_file_and_one_is_left_out(tmp_path):
