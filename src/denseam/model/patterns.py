@@ -69,6 +69,8 @@ PIECE_BYTES = 1 << 27
 _RESOLVED = 64
 #: Patterns over which the mean amplitude of an output is taken.
 _SOME = 256
+#: The largest noise: its square has to be a float32 number, many times over.
+LOUDEST = 1e12
 #: Nodes of the quadrature over noise.
 _NODES = 33
 
@@ -125,6 +127,8 @@ def store(
 ) -> Parts:
     """Return what a model needs, besides W = patterns, to store them; as `DenseAM.from_patterns`."""
     problems = [*at_least_zero(noise=noise), *above_zero(tolerance=tolerance), *whole(compared=compared)]
+    if not problems and noise > LOUDEST:
+        problems.append(f"noise must be at most {LOUDEST:g}, got {noise!r}")
     if not problems and tolerance >= 1:
         problems.append(f"tolerance must be below 1, got {tolerance!r}")
     if activation is not None:
