@@ -69,8 +69,6 @@ PIECE_BYTES = 1 << 27
 _RESOLVED = 64
 #: Patterns over which the mean amplitude of an output is taken.
 _SOME = 256
-#: The largest noise: its square has to be a float32 number, many times over.
-LOUDEST = 1e12
 #: Nodes of the quadrature over noise.
 _NODES = 33
 
@@ -127,8 +125,6 @@ def store(
 ) -> Parts:
     """Return what a model needs, besides W = patterns, to store them; as `DenseAM.from_patterns`."""
     problems = [*at_least_zero(noise=noise), *above_zero(tolerance=tolerance), *whole(compared=compared)]
-    if not problems and noise > LOUDEST:
-        problems.append(f"noise must be at most {LOUDEST:g}, got {noise!r}")
     if not problems and tolerance >= 1:
         problems.append(f"tolerance must be below 1, got {tolerance!r}")
     if activation is not None:
@@ -144,6 +140,7 @@ def store(
         b = -jax.jit(g.value)(patterns) / patterns.shape[1]
         beta = _checked_beta(activation, b) if isinstance(activation, Softmax) else None
         space = spacing(patterns, g, beta=beta, noise=noise, tolerance=tolerance, compared=compared)
+        _check_noise(noise, space.beta, patterns)
         return Parts(b, 1 / patterns.shape[1], 1.0, Softmax(space.beta), g, space)
 
 
@@ -153,6 +150,14 @@ def _checked_beta(activation: Softmax, b: Array) -> float:
     if not beta <= most:
         raise InputError(f"beta must be at most {most:.1e} for these patterns, got {beta!r}")
     return beta
+
+
+def _check_noise(noise: float, beta: float, patterns: Array) -> None:
+    """Refuse a noise in which the exponents β h_μ, about β σ |ξ_μ|/N, have rounding errors of order one."""
+    largest = float(jnp.sqrt(jnp.max(jnp.sum(patterns * patterns, axis=1)))) / patterns.shape[1]
+    most = 1 / (_eps(patterns) * beta * max(largest, 1e-30))
+    if noise > most:
+        raise InputError(f"noise must be at most {most:.1e} for these patterns, got {noise!r}")
 
 
 def _eps(array: Array) -> float:
