@@ -370,3 +370,20 @@ def test_a_set_is_tuned_and_trained_by_the_program(tmp_path):
     trained = denseam("train", "isotropic", "--tuned", str(folder), "--accept", "--json")
     assert trained.returncode == 0
     assert json.loads(trained.stdout)["eta0"] == pytest.approx(document["forecast_eta0"])
+
+
+def test_a_search_has_the_runs_of_its_points_and_not_of_their_grid():
+    """Forty points of six axes would be a grid of more runs than a study can have."""
+    target = goal("isotropic", features=64, epochs=8, optimizer="adamw", schedule="linear")
+    space = Space.of(target, ("eta0", "decay_time", "warmup", "beta1", "beta2"))
+    low, high = space.box((-40, 40))
+    points = [tuple(int(v) for v in np.rint(np.linspace(low, high, 40)[k])) for k in range(40)]
+    points = list(dict.fromkeys(points))
+    runs, keys = space.runs(points, 16, 3, 4)
+    assert sum(len(specs) for _, specs in runs) == 3 * len(points)
+    assert {key for of_point in keys.values() for key in of_point} == {
+        s.key for _, specs in runs for s in specs
+    }
+    ((study, _),) = runs
+    with pytest.raises(InputError, match="at most 1000000 runs"):
+        study.runs()
