@@ -79,29 +79,30 @@ def test_what_diverges_everywhere_has_no_best():
     assert measure(InsideSweep((OTHER,)), gone).holds is False
 
 
-def test_the_lowest_of_several():
-    third = SWEEP.but("c", noise=1.0)
-    low, high, even = (
+THIRD = SWEEP.but("c", noise=1.0)
+
+
+def three(*levels):
+    """Made-up records of three settings: the best losses of the second and the third are given."""
+    return [
         made_up(SWEEP),
-        made_up(OTHER, level=lambda n: 0.3),
-        made_up(third, level=lambda n: 0.201),
-    )
+        *(made_up(s, level=lambda _, v=v: v) for s, v in zip((OTHER, THIRD), levels, strict=True)),
+    ]
+
+
+def test_the_lowest_of_several():
+    low, high, even = three(0.3, 0.201)
     lowest = measure(LowestLoss(SWEEP, (OTHER,)), low, high)
     assert (lowest.holds, lowest.text) == (True, "a: 0.2; b: 0.3")
-    assert measure(LowestLoss(OTHER, (SWEEP, third)), low, high, even).holds is False
-    assert measure(LowestLoss(SWEEP, (OTHER, third)), low, high, even).holds is None
+    assert measure(LowestLoss(OTHER, (SWEEP, THIRD)), low, high, even).holds is False
+    assert measure(LowestLoss(SWEEP, (OTHER, THIRD)), low, high, even).holds is None
 
 
 def test_each_is_lower_than_its_counterpart():
-    third = SWEEP.but("c", noise=1.0)
-    low, high, higher = (
-        made_up(SWEEP),
-        made_up(OTHER, level=lambda n: 0.25),
-        made_up(third, level=lambda n: 0.3),
-    )
-    both = measure(LowersEach((SWEEP, OTHER), (OTHER, third)), low, high, higher)
+    low, high, higher = three(0.25, 0.3)
+    both = measure(LowersEach((SWEEP, OTHER), (OTHER, THIRD)), low, high, higher)
     assert (both.holds, both.text) == (True, "a: -20.0 %; b: -16.7 %")
-    assert measure(LowersEach((SWEEP, third), (OTHER, OTHER)), low, high, higher).holds is False
+    assert measure(LowersEach((SWEEP, THIRD), (OTHER, OTHER)), low, high, higher).holds is False
     assert measure(LowersEach((SWEEP, SWEEP), (OTHER, SWEEP)), low, high).holds is None
 
 
