@@ -219,7 +219,10 @@ class SeedsAgree(Evidence):
     all_of: tuple[Setting, ...]
 
     def measure(self, results: Results) -> Measured:
-        """Take the largest standard deviation over seeds, at the best learning rate of the smallest scale."""
+        """Take the largest standard deviation over seeds, at the best learning rate of the smallest scale.
+
+        Where all seeds diverge there is nothing to compare; where some do, they do not agree.
+        """
         worst, where = 0.0, ""
         for setting in self.all_of:
             rate = results.rate(setting)
@@ -228,9 +231,14 @@ class SeedsAgree(Evidence):
                 if row["eta0"] == rate:
                     ends.setdefault(row["scale"], []).append(row["final_mse"])
             for scale, losses in ends.items():
+                place = f"{setting.label}, {setting.letter} = {scale}"
+                diverged = len(losses) - int(np.isfinite(losses).sum())
+                if diverged:
+                    agree = None if diverged == len(losses) else False
+                    return Measured(agree, f"{diverged} of {len(losses)} seeds diverge ({place})")
                 spread = float(np.std(losses, ddof=1) / np.mean(losses)) if len(losses) > 1 else 0.0
                 if spread >= worst:
-                    worst, where = spread, f"{setting.label}, {setting.letter} = {scale}"
+                    worst, where = spread, place
         return Measured(worst <= SEEDS_AGREE, f"seeds differ by at most {100 * worst:.1f} % ({where})")
 
 

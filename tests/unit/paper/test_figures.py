@@ -295,6 +295,14 @@ def test_best_losses_and_seeds():
     for row in low:
         row["final_mse"] *= 1 + 0.1 * row["seed"]
     assert measure(rates.SeedsAgree((SWEEP,)), low).holds is False
+    largest = max(row["scale"] for row in low)
+    at_largest = [row for row in low if row["scale"] == largest]
+    for row in at_largest:
+        row["final_mse"] = math.inf
+    assert measure(rates.SeedsAgree((SWEEP,)), low).holds is None
+    for row in at_largest:
+        row["final_mse"] = math.inf if row["seed"] else 0.2
+    assert measure(rates.SeedsAgree((SWEEP,)), low).holds is False
 
 
 def test_localisation_and_slowness():
