@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -306,6 +307,41 @@ def findings(*names: str) -> str:
     return table(("claim", "", "measured"), rows)
 
 
+def steps_rule() -> str:
+    """Return the best learning rate and loss along the number of steps, which shrink or do not."""
+    from denseam.paper.recall_steps import ALONG_STEPS, WHOLE_STEPS
+
+    return _along((*ALONG_STEPS.values(), *WHOLE_STEPS.values()), "eta0")
+
+
+def steps_time() -> str:
+    """Return the best time of T steps and its loss, for several noises."""
+    from denseam.paper.recall_steps import TIMED
+
+    return _along(tuple(TIMED.values()), "tau")
+
+
+def _along(settings: Sequence[Any], axis: str) -> str:
+    """Return the best value of an axis and its loss at every scale, a row for each setting."""
+    scales = settings[0].scales(results()["trained"].size)
+    rows = [(setting.label, *(_best_of(setting, scale, axis) for scale in scales)) for setting in settings]
+    return table(("", *(f"{settings[0].letter} = {scale}" for scale in scales)), rows)
+
+
+def _best_of(setting: Any, scale: int, axis: str) -> str:
+    """Return the value of an axis with the lowest loss, in the geometric mean over seeds, and that loss."""
+    losses: dict[float, list[float]] = {}
+    for row in results()["trained"].rows(setting):
+        if row["scale"] == scale:
+            diverged = row["status"] == "diverged"
+            losses.setdefault(row[axis], []).append(math.inf if diverged else row["final_mse"])
+    if not losses:
+        return NOT_RUN
+    means = {value: math.exp(sum(map(math.log, seeds)) / len(seeds)) for value, seeds in losses.items()}
+    value = min(means, key=lambda v: means[v])
+    return f"{value:.2g}: {means[value]:.3f}" if math.isfinite(means[value]) else "diverges"
+
+
 #: Suite of `make test-faults` → the heading of its rows.
 _SUITES = {"faults": "injected faults", "kills": "kills", "fuzz": "fuzzed inputs"}
 
@@ -337,6 +373,13 @@ FRAGMENTS: Mapping[str, Callable[[], str]] = {
     "findings-optimizers.md": functools.partial(findings, "optimizers", "muon"),
     "findings-decay.md": functools.partial(findings, "decay"),
     "findings-lengths.md": functools.partial(findings, "batch-rule", "horizon-rule"),
+    "findings-biases.md": functools.partial(findings, "steep-biases"),
+    "steps-rule.md": steps_rule,
+    "steps-time.md": steps_time,
+    "findings-steps.md": functools.partial(findings, "steps-rule", "steps-size"),
+    "findings-times.md": functools.partial(findings, "steps-time", "steps-digits"),
+    "findings-softmax-steps.md": functools.partial(findings, "steps-softmax"),
+    "findings-completion.md": functools.partial(findings, "completion"),
     "faults.md": faults,
 }
 

@@ -96,7 +96,9 @@ class LowestRegret(Evidence):
 
 @dataclasses.dataclass(frozen=True)
 class LowerLoss(OfTwo):
-    """At the largest scale the best loss is lower in the first setting than in the second."""
+    """At the largest scale the best loss is lower in the first setting than in the second, by some share."""
+
+    share: float = 0.0
 
     def measure(self, results: Results) -> Measured:
         """Compare the best losses."""
@@ -106,7 +108,8 @@ class LowerLoss(OfTwo):
         if a is None or b is None:
             return Measured(None, f"no best loss at {self.better.letter} = {scale}")
         text = f"{self.better.label}: {a:.3g}; {self.worse.label}: {b:.3g} at {self.better.letter} = {scale}"
-        return Measured(None if abs(a / b - 1) <= SEEDS_AGREE else a < b, text)
+        limit = (1 - self.share) * b
+        return Measured(None if abs(a / limit - 1) <= SEEDS_AGREE else a < limit, text)
 
 
 @dataclasses.dataclass(frozen=True)

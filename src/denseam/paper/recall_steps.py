@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from denseam.paper.claims import claim
+from denseam.paper.compared import LOSSES
 from denseam.paper.experiments import RELU_ADAM, RELU_SGD, SOFTMAX_ADAM
 from denseam.paper.figure import Figure, Optimum, Sweep
+from denseam.paper.ranking import LowestLoss, Ranking
 from denseam.paper.rates import DoesNotTransfer, LossFalls, LowerLoss, Transfers
 from denseam.paper.readings import TRAINED
 from denseam.paper.recall_curves import Along, EndsLower, NeverRises, RecallCurve, RunsAway, StaysNear
+from denseam.paper.settings import Setting
+from denseam.studies.records import By
 
 #: What all have in common: T steps cost about T times as much, so a quarter of the epochs has to do.
 SHORT = {"reach": -1, "pinned": TRAINED, "length": 0.25}
@@ -39,34 +43,43 @@ ALONG_SIZE = {
 }
 BOTH = {name: base.but(f"{name}, T = N/64", regime="proportional-steps") for name, base in BASES.items()}
 
-#: The time of all steps, at one learning rate; steps longer than the update are allowed, to see them.
-TIMES = "0.5:4:7"
+#: The time of all steps; steps longer than the update are allowed, to see them.
+TIMES, NOISES = "0.5:4:7", (0.25, 0.5, 1.0, 2.0)
+#: Gaussians, at one learning rate.
 TIMED = {
     noise: RELU_ADAM.but(
         f"σ = {noise:g}", regime="steps-only", width=1, eta0=10**-1.5, tau=TIMES, noise=noise,
         overshoot=True, pinned=TRAINED,
     )
-    for noise in (0.25, 0.5, 1.0, 2.0)
+    for noise in NOISES
 }  # fmt: skip
 
 #: Digits of 8 × 8 pixels, 1600 of them.
 DIGITS = RELU_ADAM.but(
-    "digits", data="digits", unit_variance=True, rho=25.0, beta=0.02, eta0=(-2, -1),
+    "digits", data="digits", unit_variance=True, rho=25.0, beta=0.02, eta0=(-3.25, -1),
     by="heldout", pinned=TRAINED,
 )  # fmt: skip
-#: Noise → the best time of four steps in small sweeps.
-BEST_TIMES = {0.25: 0.7, 0.5: 1.0, 1.0: 1.5, 2.0: 2.0}
-TIMED_DIGITS = {
-    (T, noise): DIGITS.but(
-        f"digits, σ = {noise:g}, T = {T}", noise=noise, steps=T, tau=1.0 if T == 1 else time
-    )
-    for noise, time in BEST_TIMES.items()
-    for T in (1, 4)
-}
+#: Numbers of steps that are compared on images, each at its best time and rate.
+NUMBERS = {1: "one step", 4: "four steps", 16: "sixteen steps"}
+
+
+def on_images(images: Setting, by: By, T: int) -> dict[float, Setting]:
+    """Return noise → memories trained through T steps of any time."""
+    return {
+        noise: images.but(f"σ = {noise:g}", by=by, noise=noise, steps=T, tau=TIMES, overshoot=True)
+        for noise in NOISES
+    }
+
+
+def updated_once(images: Setting, by: By) -> dict[float, Setting]:
+    """Return noise → memories trained on the update itself, one step of time 1."""
+    return {noise: images.but(f"σ = {noise:g}", by=by, noise=noise) for noise in NOISES}
+
+
 #: Half of each digit is hidden, a band of rows; the known half keeps its values.
 HIDDEN = {
-    T: DIGITS.but(f"half hidden, T = {T}", noise=0.2, hide=0.5, hide_by="block", steps=T, tau=float(T))
-    for T in (1, 4)
+    T: DIGITS.but(f"half hidden, T = {T}", noise=0.2, hide=0.5, hide_by="block", steps=T, tau=tau)
+    for T, tau in {1: 1.0, 4: 4.0, 16: 4.0}.items()
 }
 
 #: Softmax through several steps: as prescribed, in a short time, and with other powers.
@@ -146,22 +159,45 @@ STEPS: tuple[Figure, ...] = (
     ),
     Figure(
         name="steps-digits",
-        title="digits, held out: one step and four",
-        rows=tuple(tuple(Sweep(TIMED_DIGITS[T, noise]) for noise in BEST_TIMES) for T in (1, 4)),
+        title="digits: steps of recall, each number of them at its best time and rate",
+        rows=tuple(
+            tuple(
+                Ranking(
+                    f"digits, {loss}",
+                    ("the update", NUMBERS[T]),
+                    tuple(updated_once(DIGITS, by).values()),
+                    tuple(on_images(DIGITS, by, T).values()),
+                )
+                for T in NUMBERS
+            )
+            for by, loss in LOSSES.items()
+        ),
         claims=tuple(
             claim(
-                f"Noise {noise:g}: four steps are better than one.",
-                LowerLoss(TIMED_DIGITS[4, noise], TIMED_DIGITS[1, noise]),
+                f"Noise {noise:g}, {loss}: {NUMBERS[T]}, at the best time, {verb} better than the update.",
+                LowestLoss(
+                    on_images(DIGITS, by, T)[noise].but(f"T = {T}"),
+                    (updated_once(DIGITS, by)[noise].but("the update"),),
+                ),
             )
-            for noise in BEST_TIMES
+            for by, loss in LOSSES.items()
+            for noise in NOISES
+            for T, verb in zip(NUMBERS, ("is", "are", "are"), strict=True)
         ),
-        remark="The time of four steps is that which small sweeps found best.",
+        remark="The update is one step of time τ = 1.",
     ),
     Figure(
         name="completion",
         title="digits with half of their rows hidden, held out",
         rows=(tuple(map(Sweep, HIDDEN.values())),),
-        claims=(claim("Four steps complete better than one.", LowerLoss(HIDDEN[4], HIDDEN[1])),),
+        claims=tuple(
+            claim(
+                f"With {words} the error is {100 * share:g} % lower.", LowerLoss(HIDDEN[T], HIDDEN[1], share)
+            )
+            for T, words in NUMBERS.items()
+            if T > 1
+            for share in (0.1, 0.2)
+        ),
     ),
     Figure(
         name="steps-softmax",

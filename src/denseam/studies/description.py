@@ -117,8 +117,9 @@ class Hyperparameters:
         Part.TRAINING, "Standard deviation of the noise.", 0.5, unit="that of the data", key=_ALWAYS
     )
     tau: float = _axis(
-        Part.TRAINING, "Time τ of all steps of recall together: a step has the size τ/T.", 1.0, open_low=True
-    )
+        Part.TRAINING, "Time τ of all steps of recall together: a step has the size τ/T.", 1.0, open_low=True,
+        span=Span(0.25, 4),
+    )  # fmt: skip
     early: float = _axis(
         Part.TRAINING, "Weight of the mean loss of the steps of recall before the last.", 0.0
     )

@@ -255,6 +255,7 @@ def test_an_older_result_is_still_read(searched):
         ({"tuned": "eta0,momentum"}, "momentum belongs to the optimizer"),
         ({"tuned": "eta0,decay_time"}, "decay_time belongs to the optimizer"),
         ({"tuned": "eta0,cooldown"}, "cooldown belongs to the schedule"),
+        ({"tuned": "eta0,tau", "steps": 2}, "tau/T must be at most 1, .* overshoot allows it"),
         ({"tuned": "eta0,decay,decay_time", "optimizer": "adamw"}, "decay"),
         ({"tuned": "eta0,beta1", "trials": 3}, "trials must be a whole number of at least 16"),
         (
