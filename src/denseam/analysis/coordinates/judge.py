@@ -24,13 +24,17 @@ _MOVED_BY_SPIKES, _OF_Z = ("dF_outer", "dF11", "dF12", "dZ1", "dF_exact"), ("dZ_
 
 @dataclasses.dataclass(frozen=True)
 class Conditions:
-    """The properties of what was checked that the cause of a failure depends on."""
+    """The properties of what was checked that the cause of a failure depends on.
+
+    `fewest` is the number of sizes, and of seeds, below which there is no verdict.
+    """
 
     name: str
     family: str = "elementwise"
     optimizer: str = ""
     centred: bool | None = None
     letter: str = "N"
+    fewest: int = 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,7 +97,9 @@ def judge(measured: Measurements, slopes: list[Slope], setting: Conditions) -> C
     status: CheckStatus = "PASS"
     cause: CheckCause | None = None
     culprit: Slope | None = None
-    if "FAIL" in desiderata.values():
+    if min(len(measured.scales), measured.seeds) < setting.fewest:
+        status, cause = "INCONCLUSIVE", CheckCause.TOO_FEW
+    elif "FAIL" in desiderata.values():
         status = "FAIL"
         cause, culprit = _cause(slopes, setting)
     elif gone:
