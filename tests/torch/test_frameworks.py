@@ -283,6 +283,30 @@ def test_lightning_trains_and_restores(tmp_path):
     assert not torch.equal(module.model.first.W, memory().W)
 
 
+def test_flax_trains_the_state_of_a_module():
+    nnx = pytest.importorskip("flax.nnx", reason="flax is not installed: make test-torch")
+    jnp = pytest.importorskip("jax.numpy")
+
+    class Module(nnx.Module):
+        def __init__(self):
+            self.memories = nnx.Param(jnp.ones((SHAPE.K, SHAPE.N)))
+            self.head = nnx.Linear(SHAPE.N, 2, rngs=nnx.Rngs(0))
+
+        def __call__(self, x):
+            return self.head(jnp.tanh(x @ self.memories[...].T) @ self.memories[...])
+
+    import optax
+
+    module, scales = Module(), memory(0.05).scales
+    kernel = np.asarray(module.head.kernel[...])
+    rule = dam.adam(scales).transformation(roles={"memories": "W"}, rest=optax.sgd(0.0))
+    optimizer = nnx.Optimizer(module, rule, wrt=nnx.Param)
+    gradient = nnx.grad(lambda m: m(0.1 * jnp.ones((3, SHAPE.N))).sum())(module)
+    optimizer.update(module, gradient)
+    assert np.allclose(np.abs(module.memories[...] - 1), scales.eta_W, rtol=1e-3)
+    assert np.array_equal(module.head.kernel[...], kernel)
+
+
 # --- many processes --------------------------------------------------------------------------------------
 
 WORLD = 2
