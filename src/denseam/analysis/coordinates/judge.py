@@ -11,6 +11,7 @@ from denseam.analysis import sentences
 from denseam.analysis.causes import CheckCause
 from denseam.analysis.coordinates.expected import TOLERANCE
 from denseam.analysis.coordinates.slopes import Measurements, Slope
+from denseam.display import Drawn
 from denseam.rules.table import is_prescribed
 
 CheckStatus = Literal["PASS", "FAIL", "INCONCLUSIVE"]
@@ -38,7 +39,7 @@ class Conditions:
 
 
 @dataclasses.dataclass(frozen=True)
-class Check:
+class Check(Drawn):
     """The result of a coordinate check.
 
     Attributes
