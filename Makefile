@@ -39,10 +39,11 @@ unit: $(VENV)/.test
 test-slow: $(VENV)/.test
 	$(BIN)/pytest -n 2 --dist loadfile -q -m slow
 
-# PyTorch in a pinned version, since a plain one brings gigabytes of CUDA along.
+# PyTorch in a pinned version, since a plain one brings gigabytes of CUDA along; and packages of others in which
+# memories must work.
 TORCH ?= torch==2.13.0
-$(VENV)/.torch: $(VENV)/.test
-	$(PIP) '$(TORCH)'
+$(VENV)/.torch: Makefile $(VENV)/.test
+	$(PIP) '$(TORCH)' 'accelerate>=1' 'lightning>=2.5' 'flax>=0.12'
 	touch $@
 
 test-torch: $(VENV)/.torch

@@ -399,6 +399,8 @@ def _section(name: str, command: Any, depth: int) -> str:
         "",
     ]
     parts += ["```", *_wrapped(usage), "```", ""]
+    if command.examples:
+        parts += ["For example:", "", "```", *command.examples, "```", ""]
     if rows:
         parts.append(recorded.table(("option", "meaning", "allowed", "default"), rows))
     return "\n".join(parts)

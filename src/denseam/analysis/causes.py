@@ -131,3 +131,4 @@ class CheckCause(enum.Enum):
     UNKNOWN = "unknown"
     RUNS_GONE = "runs-gone"
     NOISE = "noise"
+    TOO_FEW = "too-few"

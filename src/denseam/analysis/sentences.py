@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from denseam.analysis.causes import Action, Cause, Caution, CheckCause, Flag, Next
 from denseam.analysis.statistics import Interval
+from denseam.analysis.thresholds import FEWEST
 
 if TYPE_CHECKING:
     from denseam.analysis.coordinates.judge import Check
@@ -78,6 +79,7 @@ CHECK_REASONS = {
     CheckCause.RUNS_GONE: "learning rate: by step {step} runs have diverged at the smallest scale too; lower "
     "eta0",
     CheckCause.NOISE: "noise: the interval of {name} at step {step} is too wide; run more seeds",
+    CheckCause.TOO_FEW: f"too few: a verdict needs {FEWEST} sizes and {FEWEST} seeds",
 }
 
 

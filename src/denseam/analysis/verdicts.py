@@ -11,6 +11,7 @@ from denseam.analysis import sentences
 from denseam.analysis.causes import Cause, Flag, Next, Status
 from denseam.analysis.statistics import Interval
 from denseam.analysis.thresholds import REGRET_GOOD
+from denseam.display import Drawn
 from denseam.studies.records import LOSS
 
 
@@ -63,7 +64,7 @@ class Measured:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Verdict(Measured):
+class Verdict(Measured, Drawn):
     """The verdict on one axis of one study; its numbers are those of `Measured`.
 
     Attributes

@@ -80,12 +80,18 @@ KINDS: dict[str, Callable[[Any], bool]] = {
 }
 
 
-@app.group(cls=Group)
+@app.group(cls=Group, examples=("denseam figure list", "denseam figure run linear-sgd"))
 def figure() -> None:
     """Train, draw and judge the paper's figures and our own studies."""
 
 
-@figure.command("list")
+@figure.command(
+    "list",
+    examples=(
+        "denseam figure list",
+        "denseam figure list --out figures-laptop --size laptop",
+    ),
+)
 @click.option("--out", help="Folder with runs: say how each claim is judged from them.")
 @click.option("--size", default="paper", show_default=True, help="Size of these runs: laptop or paper.")
 @json_option
@@ -132,7 +138,12 @@ def _print_list(figures: Any, words: Any) -> None:
     print("next: denseam figure run NAME --out figures")
 
 
-@figure.command()
+@figure.command(
+    examples=(
+        "denseam figure run linear-sgd",
+        "denseam figure run all --size paper --out figures-paper --draw-only",
+    ),
+)
 @click.argument("names", nargs=-1, required=True)
 @takes(cluster_options(), "where")
 @click.option(
@@ -209,7 +220,7 @@ def _trained(summary: Any, json_: bool) -> int:
     return IO_ERROR if aside else OK
 
 
-@figure.command()
+@figure.command(examples=("denseam figure missing all --size paper --out figures-paper",))
 @click.argument("names", nargs=-1, required=True)
 @click.option("--size", default="paper", show_default=True, help="laptop or paper.")
 @click.option("--out", show_default="figures-SIZE", help="Folder with runs.")
@@ -298,7 +309,13 @@ def _print_outcomes(made: list[Any], seconds: float, table: Path | None) -> None
         print(table)
 
 
-@app.command(epilog=RESULTS_HELP)
+@app.command(
+    epilog=RESULTS_HELP,
+    examples=(
+        "denseam report runs",
+        "denseam report sweep.csv --out page.html",
+    ),
+)
 @click.argument("results")
 @click.option("--out", show_default="report.html in the folder, or TABLE.html", help="File to write.")
 @click.option(

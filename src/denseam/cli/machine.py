@@ -32,7 +32,9 @@ PACKAGES = {
 }
 
 
-@app.command()
+@app.command(
+    examples=("denseam doctor",),
+)
 @json_option
 def doctor(json_: bool) -> int:
     """Show what this installation can do: versions, devices, memory, optional packages."""
@@ -86,7 +88,12 @@ def _state(name: str, purpose: str) -> str:
     return f"works {version}: {purpose}"
 
 
-@app.command()
+@app.command(
+    examples=(
+        "denseam bench",
+        "denseam bench --features 512,1024 --repeats 3",
+    ),
+)
 @click.option("--features", default="64,128,256", show_default=True, help="Sizes N to measure.")
 @click.option("--repeats", type=int, default=5, show_default=True, help="Repetitions; medians are reported.")
 @click.option(
@@ -187,7 +194,12 @@ def _print_bench_mesh(document: dict[str, Any]) -> None:
     )
 
 
-@app.command()
+@app.command(
+    examples=(
+        "denseam demo",
+        "denseam demo --out demo",
+    ),
+)
 @click.option("--out", default="demo", show_default=True, help="Folder for results and figures.")
 @quiet_option
 def demo(out: str, quiet: bool) -> int:

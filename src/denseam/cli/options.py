@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 import click
@@ -30,14 +30,39 @@ _METAVARS = {
 
 
 class Option(click.Option):
-    """An option made from a parameter; the help page lists it under the parameter's part."""
+    """An option that the help page lists under a heading; that of a parameter is the parameter's part."""
 
-    def __init__(self, *arguments: Any, described: Parameter, **facts: Any) -> None:
+    def __init__(
+        self, *arguments: Any, heading: str = "", described: Parameter | None = None, **facts: Any
+    ) -> None:
         super().__init__(*arguments, **facts)
+        self.heading = heading if described is None else described.part.value
         self.described = described
 
 
-class Command(click.Command):
+def option_of(heading: Part | str, *names: str, **facts: Any) -> Callable[[Any], Any]:
+    """Give a command an option under a heading of its help page."""
+    title = heading.value if isinstance(heading, Part) else heading
+    return click.option(*names, cls=Option, heading=title, **facts)
+
+
+class Exemplified(click.Command):
+    """A command whose help page ends with examples of what to type."""
+
+    def __init__(self, *arguments: Any, examples: Sequence[str] = (), **facts: Any) -> None:
+        super().__init__(*arguments, **facts)
+        self.examples = tuple(examples)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the examples, each on a line of its own."""
+        super().format_epilog(ctx, formatter)
+        if self.examples:
+            with formatter.section("Examples"):
+                for example in self.examples:
+                    formatter.write(f"{'':{formatter.current_indent}}{example}\n")
+
+
+class Command(Exemplified):
     """A command whose help page has a heading for each group of options."""
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -60,13 +85,14 @@ class Command(click.Command):
         for option in options:
             record = option.get_help_record(ctx) if isinstance(option, click.Option) else None
             if record is not None:
-                heading = option.described.part.value if isinstance(option, Option) else "options"
-                groups[heading].append(record)
+                heading = option.heading if isinstance(option, Option) else "options"
+                groups.setdefault(heading, []).append(record)
         for heading, records in groups.items():
             if records:
                 with formatter.section(heading.capitalize()):
                     formatter.write_dl(records)
-        if any(isinstance(option, Option) and option.described.kind is Kind.NUMBERS for option in options):
+        kinds = {o.described.kind for o in options if isinstance(o, Option) and o.described is not None}
+        if Kind.NUMBERS in kinds:
             formatter.write_paragraph()
             formatter.write_text(
                 f"{_METAVARS[Kind.NUMBERS]} are {Kind.NUMBERS.value}; low:high:count is log-spaced."
@@ -139,7 +165,8 @@ def table_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
     for role in reversed(roles):
         text = f"Column of {ROLES[role].meaning}, if RESULTS is a table."
-        collect = click.option(f"--{role}", f"{role}_column", metavar="COLUMN", help=text)(collect)
+        names = (f"--{role}", f"{role}_column")
+        collect = option_of("columns of a table", *names, metavar="COLUMN", help=text)(collect)
     return collect
 
 

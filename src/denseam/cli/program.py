@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from denseam import __version__
-from denseam.cli.options import Command
+from denseam.cli.options import Command, Exemplified
 from denseam.errors import DataWarning, InputError, NotWritten, ProcessLost
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ SCHEMA = 1
 T = TypeVar("T")
 
 
-class Group(click.Group):
+class Group(Exemplified, click.Group):
     """A group that lists its commands in the order of their definition."""
 
     command_class = Command
@@ -49,6 +49,12 @@ class Group(click.Group):
     "denseam",
     cls=Group,
     invoke_without_command=True,
+    examples=(
+        "denseam demo",
+        "denseam tune digits --out tuned",
+        "denseam train digits --tuned tuned",
+        "denseam verdict sweep.csv",
+    ),
     context_settings={"help_option_names": ["--help", "-h"], "max_content_width": 100},
 )
 @click.version_option(__version__, message="%(prog)s %(version)s")

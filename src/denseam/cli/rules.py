@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from denseam.cli.options import json_option, takes
+from denseam.cli.options import json_option, option_of, takes
 from denseam.cli.program import app, show
 from denseam.errors import InputError, UnprescribedWarning, collecting, refuse, together, whole
 from denseam.rules import (
@@ -21,6 +21,7 @@ from denseam.rules import (
     prescription,
     standard,
 )
+from denseam.rules.fields import Part
 from denseam.rules.optimizers import OPTIMIZERS
 from denseam.rules.regimes import REGIMES, regime_letter
 from denseam.rules.schedules import TWO_UNITS, decay_time_problems
@@ -39,21 +40,28 @@ def _sizes(prefix: str, meaning: Mapping[str, str], required: tuple[str, ...] = 
         for letter, word in reversed([*WORDS.items()]):
             text = f"{letter}, {meaning.get(letter, 'if the rule of the regime needs it')}."
             facts: dict[str, Any] = {"type": int, "required": letter in required, "help": text}
-            function = click.option(f"--{prefix}{word}", **facts)(function)
+            heading = "sizes at which eta0 was tuned" if prefix else "sizes"
+            function = option_of(heading, f"--{prefix}{word}", **facts)(function)
         return function
 
     return decorate
 
 
-@app.command()
-@click.option("--activation", required=True, help="identity, relu, tanh or softmax.")
-@click.option("--optimizer", required=True, help=f"{', '.join(OPTIMIZERS)}.")
+@app.command(
+    examples=(
+        "denseam prescribe --activation relu --optimizer adam --features 4096 --memories 8192 --eta0 0.03",
+    ),
+)
+@option_of(Part.MODEL, "--activation", required=True, help="identity, relu, tanh or softmax.")
+@option_of(Part.TRAINING, "--optimizer", required=True, help=f"{', '.join(OPTIMIZERS)}.")
 @_sizes("", {"N": "the length of a sample", "K": "the rows of W"}, required=("N", "K"))
-@click.option("--regime", default="proportional", show_default=True, help=f"{', '.join(REGIMES)}.")
-@click.option("--power", type=float, help="p of relu^p, at least 1.")
+@option_of(Part.GROWTH, "--regime", default="proportional", show_default=True, help=f"{', '.join(REGIMES)}.")
+@option_of(Part.MODEL, "--power", type=float, help="p of relu^p, at least 1.")
 @click.option("--eta0", type=float, default=1.0, show_default=True, help="The tuned learning rate η0.")
 @_sizes("base-", dict.fromkeys(WORDS, "at which eta0 was tuned"))
-@click.option("--updates", type=int, help="Updates of the training, for its schedule and its decay time.")
+@option_of(
+    Part.TRAINING, "--updates", type=int, help="Updates of the training, for its schedule and its decay time."
+)
 @takes([_ONE[key] for key in ("schedule", "warmup", "cooldown", "decay", "decay_time")], name="course")
 @json_option
 def prescribe(
@@ -193,7 +201,12 @@ def _print_scales(
     print(f"\nstandard parameterization (W ~ N(0, 1/N), one rate): {comparison}")
 
 
-@app.command()
+@app.command(
+    examples=(
+        "denseam theory --kappa 2 --rho-b 0.5",
+        "denseam theory --kappa 2 --rho-b 0.5 --noise 0.5",
+    ),
+)
 @click.option("--kappa", type=float, required=True, help="K/N.")
 @click.option("--rho-b", type=float, required=True, help="B/N.")
 @click.option("--noise", type=float, help="Noise of the data; adds the sizes for the true residual.")

@@ -42,7 +42,12 @@ from denseam.studies.records import By, Records, by_loss
 _DEFAULT_RATES = ", ".join(f"{name} {rule.eta0:g}" for name, rule in OPTIMIZERS.items())
 
 
-@app.command()
+@app.command(
+    examples=(
+        "denseam sweep --activation relu --optimizer adam --scales 32,64,128 --eta0 0.003:0.3:9 --out runs",
+        "denseam sweep study.toml --seeds 5 --out runs",
+    ),
+)
 @click.argument("study_file", required=False)
 @takes(cluster_options(), "where")
 @takes(study_options())
@@ -105,7 +110,13 @@ def _axes(texts: Sequence[str]) -> dict[str, str]:
     return {name: values for name, _, values in (text.partition("=") for text in texts)}
 
 
-@app.command(epilog=RESULTS_HELP)
+@app.command(
+    epilog=RESULTS_HELP,
+    examples=(
+        "denseam verdict runs --target 4096",
+        "denseam verdict sweep.csv --axis lr --loss val_loss --size width",
+    ),
+)
 @click.argument("results")
 @click.option(
     "--axis", show_default="the one that was swept", help="Hyperparameter to judge; in a table, its column."
@@ -170,7 +181,12 @@ def _judged(results: str, axis: str | None, columns: dict[str, str], whole: bool
     return store.read(COLUMNS), store.curves
 
 
-@app.command()
+@app.command(
+    examples=(
+        "denseam check --activation relu --optimizer sgd",
+        "denseam check --activation relu --optimizer adam --parameterization standard --find",
+    ),
+)
 @click.argument("folder", required=False)
 @takes(cluster_options(), "where")
 @takes(
@@ -253,7 +269,12 @@ def _worst(checks: list[Any]) -> str:
     return next(status for status in ("FAIL", "INCONCLUSIVE", "PASS") if status in statuses)
 
 
-@app.command()
+@app.command(
+    examples=(
+        "denseam export runs --out runs.csv",
+        "denseam export runs --probes --out probes.csv",
+    ),
+)
 @click.argument("folder")
 @click.option("--format", "format_", default="csv", show_default=True, help="csv or parquet.")
 @click.option("--probes", is_flag=True, help="Write the probes: one row per run and step.")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from denseam.cli.options import cluster_options, json_option, quiet_option, study_options, takes
+from denseam.cli.options import cluster_options, json_option, option_of, quiet_option, study_options, takes
 from denseam.cli.program import OK, app, interruptible, needed, progress_of, show, training_on
 from denseam.cli.text import (
     print_consistency,
@@ -56,13 +56,24 @@ def goal_options() -> list[Parameter]:
     return [*(p.of_one for p in of_study), *sizes]
 
 
-@app.command(epilog=DATA_HELP)
+@app.command(
+    epilog=DATA_HELP,
+    examples=(
+        "denseam plan digits --memories 512",
+        "denseam plan --features 4096 --devices 8 --device h200",
+    ),
+)
 @click.argument("data", required=False)
 @takes([*goal_options(), TUNE_EPOCHS], "target")
 @click.option("--seeds", type=int, default=3, show_default=True, help="Number of seeds at the first size.")
 @budget_option
-@click.option("--devices", type=int, help="Number of devices that train one model together.")
-@click.option("--device", show_default="h200", help="Kind of device: h200, h100, a100, or here (measured).")
+@option_of(Part.EXECUTOR, "--devices", type=int, help="Number of devices that train one model together.")
+@option_of(
+    Part.EXECUTOR,
+    "--device",
+    show_default="h200",
+    help="Kind of device: h200, h100, a100, or here (measured).",
+)
 @json_option
 def plan(
     data: str | None,
@@ -95,7 +106,13 @@ def plan(
     return OK
 
 
-@app.command(epilog=DATA_HELP)
+@app.command(
+    epilog=DATA_HELP,
+    examples=(
+        "denseam tune digits --out tuned",
+        "denseam tune samples.npy --optimizer adamw --tune eta0,decay_time --memories 4096 --out tuned",
+    ),
+)
 @click.argument("data")
 @takes(cluster_options(), "where")
 @takes([*goal_options(), TUNE_EPOCHS], "target")
@@ -165,7 +182,13 @@ def _warn(wanted: Goal) -> None:
         print(f"warning: {warning}", file=sys.stderr)
 
 
-@app.command(epilog=DATA_HELP)
+@app.command(
+    epilog=DATA_HELP,
+    examples=(
+        "denseam train digits --tuned tuned",
+        "denseam train samples.npy --eta0 0.03 --memories 4096 --out memory",
+    ),
+)
 @click.argument("data")
 @takes([ETA0, *(p for p in goal_options() if p.name != "scales")], "target")
 @click.option("--tuned", help="Folder written by denseam tune.")
@@ -173,10 +196,10 @@ def _warn(wanted: Goal) -> None:
 @click.option("--scale", type=int, help="Train this size of the family instead of the target.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of all random numbers.")
 @click.option("--out", show_default="TUNED/target", help="Folder for the model; needed without --tuned.")
-@click.option("--mesh", help="Train on several devices, as in memories=4,batch=2.")
-@click.option("--coordinator", help="HOST:PORT of the first of several processes; auto on Slurm.")
-@click.option("--processes", type=int, help="Number of processes that train together.")
-@click.option("--process", type=int, help="Index of this process, from 0.")
+@option_of(Part.EXECUTOR, "--mesh", help="Train on several devices, as in memories=4,batch=2.")
+@option_of(Part.EXECUTOR, "--coordinator", help="HOST:PORT of the first of several processes; auto on Slurm.")
+@option_of(Part.EXECUTOR, "--processes", type=int, help="Number of processes that train together.")
+@option_of(Part.EXECUTOR, "--process", type=int, help="Index of this process, from 0.")
 @json_option
 @quiet_option
 def train(
@@ -245,7 +268,10 @@ def _recipe(data: str, tuned: str | None, target: dict[str, Any], accept: bool) 
     return recipe if eta0 is None else recipe.with_eta0(eta0)
 
 
-@app.command(epilog=DATA_HELP)
+@app.command(
+    epilog=DATA_HELP,
+    examples=("denseam memorize digits --out patterns",),
+)
 @click.argument("data")
 @takes(parameters(Storing).values(), "storing")
 @click.option("--out", help="Folder for the memory.")
@@ -260,7 +286,12 @@ def memorize(data: str, storing: dict[str, Any], out: str | None, json_: bool) -
     return OK
 
 
-@app.command()
+@app.command(
+    examples=(
+        "denseam recall tuned/target digits --heldout --noise 0.25,0.5 --out recalled",
+        "denseam recall patterns digits --hide bottom --out completed",
+    ),
+)
 @click.argument("checkpoint")
 @click.argument("input_", metavar="INPUT")
 @click.option(
@@ -277,14 +308,18 @@ def memorize(data: str, storing: dict[str, Any], out: str | None, json_: bool) -
     "--damping", type=float, show_default="the size of the training's steps",
     help="Share of each update that is taken, in (0, 1].",
 )  # fmt: skip
-@click.option(
-    "--noise", default="0", show_default=True, help="Levels of noise to add first, as in 0.25,0.5,1."
+@option_of(
+    Part.DATA,
+    "--noise",
+    default="0",
+    show_default=True,
+    help="Levels of noise to add first, as in 0.25,0.5,1.",
 )
-@click.option("--mask", help="File with a mask: true where a feature is known.")
-@click.option("--hide", help="Hide the top, bottom, left or right half, or a share as in 0.3.")
-@click.option("--heldout", is_flag=True, help="Take only samples that were never trained on.")
-@click.option("--samples", type=int, help="Maximum number of samples.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the noise.")
+@option_of(Part.DATA, "--mask", help="File with a mask: true where a feature is known.")
+@option_of(Part.DATA, "--hide", help="Hide the top, bottom, left or right half, or a share as in 0.3.")
+@option_of(Part.DATA, "--heldout", is_flag=True, help="Take only samples that were never trained on.")
+@option_of(Part.DATA, "--samples", type=int, help="Maximum number of samples.")
+@option_of(Part.DATA, "--seed", type=int, default=0, show_default=True, help="Seed of the noise.")
 @click.option("--out", help="Folder, .npz file or .npy file for the results.")
 @json_option
 def recall(checkpoint: str, input_: str, noise: str, out: str | None, json_: bool, **options: Any) -> int:
@@ -311,7 +346,11 @@ def recall(checkpoint: str, input_: str, noise: str, out: str | None, json_: boo
     return OK
 
 
-@app.command()
+@app.command(
+    examples=(
+        "denseam consistency tuned/target/memory.safetensors tuned/scale-16/memory.safetensors digits",
+    ),
+)
 @click.argument("large")
 @click.argument("small")
 @click.argument("input_", metavar="INPUT")

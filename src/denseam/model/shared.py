@@ -11,6 +11,7 @@ from typing import Any
 from denseam import __version__
 from denseam.errors import (
     FLAG,
+    NUMBER,
     POSITIVE,
     InputError,
     UnboundedEnergyWarning,
@@ -142,6 +143,14 @@ def number_and_size(document: Mapping[str, Any] | None) -> tuple[int, float] | N
     with named("steps"):
         steps = read_entries(document, {"number": whole_number(1), "size": POSITIVE})
     return int(steps["number"]), float(steps["size"])
+
+
+def multipliers_of(document: Mapping[str, Any]) -> dict[str, float]:
+    """Return the multipliers in the document of a `state_dict`, after checking all of its entries."""
+    with named("state_dict"):
+        read_entries(document, _ENTRIES | {"multipliers": table_of()})
+        values = read_entries(document["multipliers"], dict.fromkeys(MULTIPLIERS, NUMBER))
+    return {name: float(values[name]) for name in MULTIPLIERS}
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ from dataclasses import MISSING, Field, asdict, dataclass, fields, replace
 from fractions import Fraction
 from typing import Any, NamedTuple
 
+from denseam.display import Shown
 from denseam.errors import (
     FLAG,
     NUMBER,
@@ -55,7 +56,7 @@ class Constants:
 
 
 @dataclass(frozen=True)
-class Scales:
+class Scales(Shown):
     """The numbers a model and its optimizer need at one shape.
 
     Parameters

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from denseam import __version__
+from denseam.display import Drawn
 from denseam.errors import InputError, shown
 from denseam.rules.fields import Kind, Parameter, parameters, short
 from denseam.rules.regimes import regime_letter
@@ -92,7 +93,7 @@ def with_defaults(rows: list[Row], columns: Iterable[str]) -> list[Row]:
 ROUNDING = 1e-3
 
 
-class Records(Sequence[Row]):
+class Records(Drawn, Sequence[Row]):
     """Rows in memory, one per run: the first of those with the same key.
 
     Attributes

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from denseam.data.sources import GAUSSIANS, Source, source
+from denseam.display import Shown
 from denseam.errors import COUNTS_BELOW, InputError, collecting, listed, refuse, shown, together
 from denseam.model import lagrangians
 from denseam.model.lagrangians import Identity, Lagrangian, Softmax, Tanh
@@ -66,7 +67,7 @@ class RunSpec:
 
 
 @dataclasses.dataclass(frozen=True)
-class Study(Description):
+class Study(Description, Shown):
     """A set of runs over scales × axes × seeds.
 
     Parameters

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from torch import nn
@@ -12,9 +12,7 @@ from torch.optim import Optimizer
 from denseam.errors import InputError, listed, refuse
 from denseam.rules import Scales
 from denseam.rules.optimizers import AVERAGES, OPTIMIZERS, Normalisation, UpdateRule
-
-#: The roles of a parameter: memories, bias of the hidden neurons, bias of the features.
-ROLES = ("W", "b", "c")
+from denseam.torch.roles import ROLES, Place, assigned
 
 #: Optimizer of `torch.optim` → what the size of its update is set by.
 KNOWN: Mapping[str, Normalisation] = {
@@ -32,11 +30,17 @@ def param_groups(
     scales: Scales | None = None,
     *,
     roles: Mapping[str, str] | None = None,
+    rest: Mapping[str, Any] | None = None,
     epsilon: float | None = None,
     decay: float | None = None,
-    only: Collection[str] = ROLES,
+    only: Collection[str] = (*ROLES, "rest"),
 ) -> list[dict[str, Any]]:
     """Return the parameter groups for an optimizer: ``torch.optim.Adam(param_groups(model))``.
+
+    Every `DenseAM` inside the model has the learning rates of its own scales. Frozen parameters are in no
+    group. If the model has other parameters, `rest` is their group::
+
+        torch.optim.Adam(param_groups(model, rest={"lr": 1e-3}))
 
     Muon trains matrices only, so it shares the model with Adam::
 
@@ -54,12 +58,16 @@ def param_groups(
     Parameters
     ----------
     model
-        A `DenseAM`, or any module.
+        A `DenseAM`, or any module with some inside, or with `roles`; it may be wrapped by DDP, FSDP2 or
+        `torch.compile`.
     scales
-        The scales at the model's shape; by default those of the model itself.
+        The scales at the model's shape; by default those of each memory itself.
     roles
-        For your own module: parameter name → 'W', 'b' or 'c'. Every trained parameter must have a role; a
-        matrix that is used in two places is one parameter, under either of its names.
+        For your own module: parameter name → 'W', 'b' or 'c'. Every trained parameter must have a role,
+        unless there is a `rest`; a matrix that is used in two places is one parameter, under either of its
+        names.
+    rest
+        Options of the group of all other parameters. No rule changes them with size.
     epsilon
         Adam's ε; for each parameter it is multiplied by its own factor, such as ``scales.epsilon_W``.
     decay
@@ -68,18 +76,28 @@ def param_groups(
         time is translated by ``scales.decay(decay_time, steps)``. `torch.optim.SGD` adds the decay before
         the momentum, which multiplies it by 1/(1 − momentum).
     only
-        The roles whose groups are returned.
+        The groups that are returned: roles, and 'rest'.
 
     Where the rule changes averages with the batch, the groups also have PyTorch's default betas or momentum
     at this shape; set others by `scales.average`.
     """
-    refuse(f"only must be roles among {listed(ROLES)}, got {role!r}" for role in only if role not in ROLES)
-    model = _unwrapped(model)
-    scales = scales if scales is not None else getattr(model, "scales", None)
-    if not isinstance(scales, Scales):
-        raise InputError("scales are needed: this model has none of its own")
-    named = dict(model.named_parameters(remove_duplicate=False))
-    role_of = _roles_by_id(named, roles)
+    names = (*ROLES, "rest")
+    problems = [
+        f"only must be roles among {listed(names)}, got {role!r}" for role in only if role not in names
+    ]
+    if rest is not None and "params" in rest:
+        problems.append("rest must be the options of a group, without 'params'")
+    refuse(problems)
+    places, left = assigned(model, scales, roles, others=rest is not None)
+    groups = [_group(place, epsilon, decay) for place in places if place.role in only]
+    if rest is not None and left and "rest" in only:
+        groups.append({"name": "rest", **rest, "params": left})
+    return groups
+
+
+def _group(place: Place, epsilon: float | None, decay: float | None) -> dict[str, Any]:
+    """Return the group of the parameters at one place."""
+    role, scales = place.role, place.scales
     rates = {"W": scales.eta_W, "b": scales.eta_b, "c": scales.eta_c}
     factors = {"W": scales.epsilon_W, "b": scales.epsilon_b, "c": scales.epsilon_c}
     if epsilon is None and any(factor != 1 for factor in factors.values()):
@@ -87,28 +105,21 @@ def param_groups(
     rule = OPTIMIZERS[scales.optimizer]
     if decay is None and rule.name in _DECAYING:
         decay = rule.defaults["decay"]
-    groups = []
-    for role in ROLES:
-        members: dict[int, Any] = {id(p): p for p in named.values() if role_of.get(id(p)) == role}
-        if not members or role not in only:
-            continue
-        own = rule if role == "W" else rule.of_biases
-        params = list(members.values())
-        factor = _factor(params[0]) if own.normalisation is Normalisation.ORTHOGONAL else 1.0
-        rate = rates[role] / factor
-        group: dict[str, Any] = {"params": params, "lr": rate, "name": role}
-        group |= {"prescribed": rate, "made_for": own.name, "factor": factor}  # for `verify`
-        if epsilon is not None and "epsilon" in own.defaults and factor == 1:
-            group["eps"] = epsilon * factors[role]
-        group |= _averages(own, scales)
-        own_decay = factor * (decay or 0.0) * scales.decay_W if role == "W" else 0.0
-        if decay is not None:
-            group["weight_decay"] = own_decay
-        group["prescribed_decay"] = own_decay
-        if own.normalisation is Normalisation.ORTHOGONAL:
-            group["adjust_lr_fn"] = "original"
-        groups.append(group)
-    return groups
+    own = rule if role == "W" else rule.of_biases
+    factor = _factor(place.params[0]) if own.normalisation is Normalisation.ORTHOGONAL else 1.0
+    rate = rates[role] / factor
+    own_decay = factor * (decay or 0.0) * scales.decay_W if role == "W" else 0.0
+    group: dict[str, Any] = {"params": place.params, "lr": rate, "name": place.name}
+    group |= {"prescribed": rate, "made_for": own.name, "factor": factor}  # for `verify`
+    if epsilon is not None and "epsilon" in own.defaults and factor == 1:
+        group["eps"] = epsilon * factors[role]
+    group |= _averages(own, scales)
+    if decay is not None:
+        group["weight_decay"] = own_decay
+    group["prescribed_decay"] = own_decay
+    if own.normalisation is Normalisation.ORTHOGONAL:
+        group["adjust_lr_fn"] = "original"
+    return group
 
 
 def _averages(own: UpdateRule, scales: Scales) -> dict[str, Any]:
@@ -130,35 +141,6 @@ def _factor(W: Any) -> float:
     return math.sqrt(max(1.0, W.shape[0] / W.shape[1]))
 
 
-def _roles_by_id(named: Mapping[str, Any], roles: Mapping[str, str] | None) -> dict[int, str]:
-    """Return the role of each parameter by its id, since `named` may list a tied one under two names."""
-    if roles is None:
-        roles = {name: name for name in ROLES if name in named}
-    role_of: dict[int, str] = {}
-    problems = []
-    for name, role in roles.items():
-        if role not in ROLES:
-            problems.append(f"roles: {name!r} must be {listed(ROLES)}, got {role!r}")
-        elif name not in named:
-            problems.append(f"roles: the model has no parameter {name!r}")
-        elif role_of.setdefault(id(named[name]), role) != role:
-            problems.append(f"roles: {name!r} is tied to a parameter with another role")
-    left = [n for n, p in named.items() if p.requires_grad and id(p) not in role_of]
-    problems += [f"parameter {n!r} belongs to no group; give it a role" for n in left]
-    refuse(problems)
-    return role_of
-
-
-def _unwrapped(model: nn.Module) -> nn.Module:
-    """Return the model inside the wrappers of DDP, DataParallel and `torch.compile`."""
-    wrappers = (nn.parallel.DistributedDataParallel, nn.DataParallel)
-    inner: Any = model
-    while hasattr(inner, "_orig_mod") or isinstance(inner, wrappers):
-        inner = inner._orig_mod if hasattr(inner, "_orig_mod") else inner.module
-    own: nn.Module = inner
-    return own
-
-
 def verify(*optimizers: Optimizer, like: str | None = None) -> dict[str, float]:
     """Return the learning rates of optimizers after checking that they still follow the prescription.
 
@@ -175,7 +157,8 @@ def verify(*optimizers: Optimizer, like: str | None = None) -> dict[str, float]:
         The name of an optimizer of this library whose rule the updates follow, for those that are not in
         `torch.optim`.
     """
-    groups = [g for optimizer in optimizers for g in optimizer.param_groups if "prescribed" in g]
+    optimizers = tuple(_unwrapped(optimizer) for optimizer in optimizers)
+    groups = _prescribed(optimizers)
     if not groups:
         raise InputError("optimizer must be made from param_groups(model)")
     if like is not None and like not in OPTIMIZERS:
@@ -205,16 +188,15 @@ def _kind_problems(optimizer: Optimizer, like: str | None) -> list[str]:
         for name in made_for
         if OPTIMIZERS[name].normalisation is not known
     ]
-    coupled = any(
-        g.get("weight_decay") and not g.get("decoupled_weight_decay") for g in optimizer.param_groups
-    )
+    groups = _prescribed([optimizer])
+    coupled = any(g.get("weight_decay") and not g.get("decoupled_weight_decay") for g in groups)
     if coupled and known is Normalisation.ENTRIES and like is None:
         problems.append(f"weight_decay: {title} normalises it away with the gradient; use AdamW")
     if known is not Normalisation.ENTRIES:
         problems += [
             f"weight_decay of {g['name']} must be {g['prescribed_decay']:.6g}, that of its group, got "
             f"{g['weight_decay']:.6g}: param_groups(model, decay=…) scales it with size"
-            for g in optimizer.param_groups
+            for g in groups
             if "prescribed_decay" in g and not math.isclose(g.get("weight_decay", 0.0), g["prescribed_decay"])
         ]
     return problems
@@ -226,20 +208,35 @@ def _normalisation(optimizer: Optimizer) -> Normalisation | None:
     return next((KNOWN[base.__name__] for base in bases if base.__name__ in KNOWN), None)
 
 
+def _unwrapped(optimizer: Optimizer) -> Optimizer:
+    """Return the optimizer inside the wrappers of accelerate and Lightning."""
+    while isinstance(inner := getattr(optimizer, "optimizer", None), Optimizer):
+        optimizer = inner
+    return optimizer
+
+
+def _prescribed(optimizers: Iterable[Optimizer]) -> list[dict[str, Any]]:
+    """Return the groups whose rates follow a rule, those of memories."""
+    return [g for optimizer in optimizers for g in optimizer.param_groups if "prescribed" in g]
+
+
 def learning_rates(*optimizers: Optimizer) -> dict[str, float]:
-    """Return the current learning rate of each role, with the factor that `torch.optim.Muon` puts on it."""
-    groups = (g for optimizer in optimizers for g in optimizer.param_groups)
-    return {g["name"]: float(g["lr"]) * g.get("factor", 1.0) for g in groups if g.get("name") in ROLES}
+    """Return the current learning rate of each group of a memory, by its name.
+
+    The name is the role, such as 'W'; of a memory inside a model it has its place before it, 'memory.W'. The
+    factor that `torch.optim.Muon` puts on the rate is included.
+    """
+    return {g["name"]: float(g["lr"]) * g.get("factor", 1.0) for g in _prescribed(optimizers)}
 
 
 def decays(*optimizers: Optimizer) -> dict[str, float]:
-    """Return the share of each role that a step takes away now, η_W λ_W for W, if there is no gradient.
+    """Return the share of each group that a step takes away now, η_W λ_W for W, if there is no gradient.
 
     `torch.optim.SGD` sends the decay through the momentum μ: after some steps its share is 1/(1 − μ) times
     larger, which is counted here.
     """
     shares = {}
-    for group in (g for optimizer in optimizers for g in optimizer.param_groups if g.get("name") in ROLES):
+    for group in _prescribed(optimizers):
         momentum = group.get("momentum", 0.0) if group.get("made_for") == "sgd" else 0.0
         shares[group["name"]] = float(group["lr"]) * group.get("weight_decay", 0.0) / (1 - momentum)
     return shares

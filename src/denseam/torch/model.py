@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,6 +18,7 @@ from denseam.model.shared import MULTIPLIERS, what
 from denseam.rules import Scales
 from denseam.torch import lagrangians
 from denseam.torch.lagrangians import Elementwise, Identity, Lagrangian, Tanh
+from denseam.torch.tensors import document_of, full, is_sharded, tensor_of
 
 if TYPE_CHECKING:
     from denseam.model.dense_am import DenseAM as JaxDenseAM
@@ -65,7 +65,10 @@ class DenseAM(nn.Module):  # type: ignore[misc, unused-ignore]  # untyped where 
 
     The arguments are those of `denseam.DenseAM`. W is one parameter that is used twice, so nothing can untie
     it. Multipliers, activation and `scales` are plain data: they survive `deepcopy`, pickling, `state_dict`,
-    `torch.compile` and DDP.
+    `torch.compile`, DDP and FSDP2. In a `state_dict` they are a tensor of bytes.
+
+    Where parameters are sharded over processes (FSDP2), `recall`, `save` and `gathered` collect them first:
+    all processes must call these together.
     """
 
     counts: Tensor | None
@@ -124,8 +127,13 @@ class DenseAM(nn.Module):  # type: ignore[misc, unused-ignore]  # untyped where 
         shared.check_start(scales, activation, features, bias_init)
         N, K = scales.shape.N, scales.shape.K
 
+        device = torch.get_default_device() if device is None else torch.device(device)
+
         def normal(name: str, *shape: int) -> Tensor:
-            return torch.randn(shape, generator=generator(seed, name), dtype=dtype).to(device)
+            if device.type == "meta":  # shapes alone, to be filled by `load_state_dict`
+                return torch.empty(shape, dtype=dtype, device=device)
+            own = generator(seed, name)
+            return torch.randn(shape, generator=own, dtype=dtype, device="cpu").to(device)
 
         zero = bias_init == "zero"
         return cls(
@@ -223,12 +231,15 @@ class DenseAM(nn.Module):  # type: ignore[misc, unused-ignore]  # untyped where 
         damping: float | None = None,
         clamp: Tensor | None = None,
     ) -> Recall:
-        """Iterate ``x ← x + damping · (f(x) − x)``; the arguments are those of `denseam.DenseAM.recall`."""
+        """Iterate ``x ← x + damping · (f(x) − x)``; the arguments are those of `denseam.DenseAM.recall`.
+
+        Each process may have samples of its own.
+        """
         mask = torch.zeros(x.shape[-1:], dtype=torch.bool, device=x.device) if clamp is None else clamp
         steps, damping = shared.steps_of_recall(self.steps, steps, damping)
         shared.check_recall(x, mask, steps, tolerance, damping)
         with torch.no_grad():
-            return self._recalled(x, mask, steps, tolerance, damping)
+            return self.gathered()._recalled(x, mask, steps, tolerance, damping)
 
     def _recalled(self, x: Tensor, mask: Tensor, steps: int, tolerance: float, damping: float) -> Recall:
         state = x
@@ -253,8 +264,33 @@ class DenseAM(nn.Module):  # type: ignore[misc, unused-ignore]  # untyped where 
         parts = lagrangians.to_json(self.activation), lagrangians.to_json(self.features)
         return shared.to_document(*parts, self.centred, self.scales, self.steps)
 
+    def gathered(self) -> DenseAM:
+        """Return the memory with whole parameters: itself, or a copy if they are sharded."""
+        tensors = {n: t for n in ("W", "b", "c", "counts") if (t := getattr(self, n)) is not None}
+        if not any(map(is_sharded, tensors.values())):
+            return self
+        with torch.no_grad():
+            return DenseAM(
+                **{n: full(t) for n, t in tensors.items()},
+                **{n: getattr(self, n) for n in MULTIPLIERS},
+                **{n: getattr(self, n) for n in ("activation", "features", "centred", "scales", "steps")},
+            )
+
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write a safetensors file, which `denseam.DenseAM.load` can read too."""
+        """Write a safetensors file, which `denseam.DenseAM.load` can read too.
+
+        If the parameters are sharded, all processes must call this; the first one writes the file, and the
+        others wait for it.
+        """
+        if not is_sharded(self.W):
+            return self._written(path)
+        memory = self.gathered()
+        if torch.distributed.get_rank() == 0:
+            memory._written(path)
+        torch.distributed.barrier()
+        return Path(path)
+
+    def _written(self, path: str | os.PathLike[str]) -> Path:
         names = ["W", "b", "c"] + (["counts"] if self.counts is not None else [])
         tensors = {n: getattr(self, n).detach().cpu().numpy() for n in names}
         multipliers = {n: np.asarray(getattr(self, n), tensors["W"].dtype) for n in MULTIPLIERS}
@@ -287,18 +323,18 @@ class DenseAM(nn.Module):  # type: ignore[misc, unused-ignore]  # untyped where 
             steps=Steps.from_json(document.get("steps")),
         )
 
-    def get_extra_state(self) -> dict[str, str]:
-        """Return what `state_dict` keeps besides tensors, as plain text."""
-        multipliers = {k: getattr(self, k) for k in MULTIPLIERS}
-        return {"denseam": json.dumps(self._document() | {"multipliers": multipliers})}
+    def get_extra_state(self) -> Tensor:
+        """Return what `state_dict` keeps besides parameters, as a tensor of bytes."""
+        return tensor_of(self._document() | {"multipliers": {k: getattr(self, k) for k in MULTIPLIERS}})
 
-    def set_extra_state(self, state: dict[str, str]) -> None:
-        """Restore activation, multipliers and scales from a `state_dict`."""
-        document = json.loads(state["denseam"])
-        for name in MULTIPLIERS:
-            setattr(self, name, float(document["multipliers"][name]))
+    def set_extra_state(self, state: Any) -> None:
+        """Restore activation, multipliers and scales from a `state_dict`, also of an earlier version."""
+        document = document_of(state)
+        multipliers = shared.multipliers_of(document)
         self.activation = lagrangians.from_json(document["activation"])
         self.features = lagrangians.from_json(document["features"])
+        for name, value in multipliers.items():
+            setattr(self, name, value)
         self.centred = document["centred"]
         self.scales = shared.scales_of(document)
         self.steps = Steps.from_json(document.get("steps"))
@@ -320,6 +356,7 @@ def to_torch(model: JaxDenseAM) -> DenseAM:
 
 def from_torch(model: DenseAM) -> JaxDenseAM:
     """Return a PyTorch module as a JAX model; float64 needs ``jax_enable_x64``."""
+    model = model.gathered()
     from denseam.model import lagrangians as of_jax
     from denseam.model.dense_am import DenseAM as JaxDenseAM
     from denseam.model.steps import Steps as JaxSteps

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import itertools
 import math
@@ -12,7 +13,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, jvp
 from torch.optim import Optimizer
 
 from denseam import __version__
@@ -24,6 +24,7 @@ from denseam.rules.regimes import DEFAULT_REGIME
 from denseam.studies.description import AXES
 from denseam.studies.records import COLUMNS, OPTIONAL, Records, Row
 from denseam.torch.model import generator
+from denseam.torch.outputs import Output, Outputs
 from denseam.training.divergence import Ending, ending
 
 MakeModel = Callable[[Shape, int], nn.Module]
@@ -43,6 +44,7 @@ def check(
     updates: int = 16,
     noise: float = 0.5,
     activations: Activations | None = None,
+    output: Output | None = None,
     name: str = "own model",
     device: Any = None,
 ) -> Check:
@@ -52,7 +54,8 @@ def check(
     ----------
     model
         Shape, seed → a module that maps noisy samples (rows) to clean ones. If it has ``hidden(X)``,
-        pre-activations are checked too.
+        pre-activations are checked too. Dropout draws the same mask before and after a step; attention is
+        computed by PyTorch's math kernel, the one that has all derivatives.
     optimizer
         Model, shape → its optimizer, with the learning rates of that shape.
     regime, scales, seeds, updates, noise
@@ -60,8 +63,13 @@ def check(
     activations
         Model, X → activations of the hidden neurons, in whose Gram matrix a spike is looked for. Not needed
         for a `DenseAM`.
+    output
+        What the model returns → the denoised samples. Not needed for a tensor, nor for a tuple or list that
+        begins with it.
     device
         Where to train.
+
+    The result is PASS or FAIL only with three sizes and three seeds or more.
     """
     measured = updates_to_measure(scales, seeds, updates)
     runs: dict[tuple[int, int], list[dict[str, float]]] = {}
@@ -70,7 +78,8 @@ def check(
         shape = regime.shape(scale)
         module = model(shape, seed).to(device)
         matrices |= {change_by(label, p) for label, p in module.named_parameters() if p.ndim > 1}
-        runs[scale, seed] = _run(module, optimizer(module, shape), shape, seed, measured, noise, activations)
+        run = _Run(module, optimizer(module, shape), Outputs(module, output), activations)
+        runs[scale, seed] = run.measured(shape, seed, measured, noise)
     return judge_runs(runs, measured, scales, seeds, regime, name, matrices)
 
 
@@ -84,12 +93,14 @@ def sweep(
     seeds: int = 3,
     epochs: int = 16,
     noise: float = 0.5,
+    output: Output | None = None,
     name: str = "own model",
     device: Any = None,
 ) -> Records:
     """Train your model over learning rates × sizes × seeds; `denseam.verdict` judges the records.
 
     `optimizer` is called with the model, its shape and η0. A run that diverges is a record like any other.
+    `output` picks the denoised samples from what the model returns, as in `check`.
     """
     refuse(whole(epochs=epochs))
     rows: list[Row] = []
@@ -98,8 +109,9 @@ def sweep(
         module = model(shape, seed).to(device)
         began = time.perf_counter()
         length = epochs if shape.E is None else shape.E
-        initial = _initial(module, shape, seed, length, noise)
-        errors, zero = _train(module, optimizer(module, shape, rate), shape, seed, length, noise)
+        outputs = Outputs(module, output)
+        initial = _initial(outputs, shape, seed, length, noise)
+        errors, zero = _train(outputs, optimizer(module, shape, rate), shape, seed, length, noise)
         row = _row(
             name, regime, scale, shape, seed, rate, ending(errors, initial), initial, zero, epochs, noise
         )
@@ -128,15 +140,15 @@ def _first(model: nn.Module) -> Tensor:
     return parameter
 
 
-def _loss(model: nn.Module, X: Tensor, Y: Tensor) -> Tensor:
-    R: Tensor = model(X) - Y
+def _loss(outputs: Outputs, X: Tensor, Y: Tensor) -> Tensor:
+    R = outputs(X) - Y
     return (R * R).sum() / (2 * len(X))
 
 
-def _step(model: nn.Module, optimizer: Optimizer, X: Tensor, Y: Tensor) -> float:
+def _step(outputs: Outputs, optimizer: Optimizer, X: Tensor, Y: Tensor) -> float:
     """Take a step; return the MSE per feature before it."""
     optimizer.zero_grad(set_to_none=True)
-    L = _loss(model, X, Y)
+    L = _loss(outputs, X, Y)
     L.backward()  # type: ignore[no-untyped-call, unused-ignore]
     optimizer.step()
     return float(2 * L.detach() / X.shape[1])
@@ -146,32 +158,32 @@ def _per_epoch(shape: Shape) -> int:
     return (shape.P or 1) // (shape.B or 1)
 
 
-def _initial(model: nn.Module, shape: Shape, seed: int, epochs: int, noise: float) -> float:
+def _initial(outputs: Outputs, shape: Shape, seed: int, epochs: int, noise: float) -> float:
     """Return the MSE of the untrained model on the last epoch's batches."""
     last, n = epochs - 1, _per_epoch(shape)
-    batches = _batches(shape, seed, noise, _first(model))
+    batches = _batches(shape, seed, noise, _first(outputs.model))
     with torch.no_grad():
         errors = [
-            float(2 * _loss(model, X, Y) / X.shape[1])
+            float(2 * _loss(outputs, X, Y) / X.shape[1])
             for X, Y in itertools.islice(batches, last * n, (last + 1) * n)
         ]
     return sum(errors) / n
 
 
 def _train(
-    model: nn.Module, optimizer: Optimizer, shape: Shape, seed: int, epochs: int, noise: float
+    outputs: Outputs, optimizer: Optimizer, shape: Shape, seed: int, epochs: int, noise: float
 ) -> tuple[np.ndarray[Any, Any], float]:
     """Return the MSE of every step, epochs × steps, and that of predicting zero.
 
     A run stops after the epoch in which its loss becomes non-finite; the errors of later epochs are infinite.
     """
     n = _per_epoch(shape)
-    batches = _batches(shape, seed, noise, _first(model))
+    batches = _batches(shape, seed, noise, _first(outputs.model))
     errors, squares = np.full((epochs, n), np.inf), []
     for epoch in range(epochs):
         for step in range(n):
             X, Y = next(batches)
-            errors[epoch, step] = _step(model, optimizer, X, Y)
+            errors[epoch, step] = _step(outputs, optimizer, X, Y)
             squares.append(float((Y * Y).mean()))
         if not np.isfinite(errors[epoch]).all():
             break
@@ -210,61 +222,60 @@ def _row(
 # --- measuring a step --------------------------------------------------------------------------------
 
 
-def _run(
-    model: nn.Module,
-    optimizer: Optimizer,
-    shape: Shape,
-    seed: int,
-    measured: Sequence[int],
-    noise: float,
-    activations: Activations | None,
-) -> list[dict[str, float]]:
-    """Train one model; return its sizes before each measured step, and what the step changes."""
-    sizes = []
-    batches = _batches(shape, seed, noise, _first(model))
-    for t in range(max(measured) + 1):
-        X, Y = next(batches)
-        if t in measured:
-            sizes.append(_measured_step(model, optimizer, X, Y, activations))
-        else:
-            _step(model, optimizer, X, Y)
-    return sizes
+@dataclasses.dataclass(frozen=True)
+class _Run:
+    """The training of one model whose steps are measured."""
+
+    model: nn.Module
+    optimizer: Optimizer
+    outputs: Outputs
+    activations: Activations | None
+
+    def measured(
+        self, shape: Shape, seed: int, measured: Sequence[int], noise: float
+    ) -> list[dict[str, float]]:
+        """Train; return the sizes before each step to be measured, and what the step changes."""
+        sizes = []
+        batches = _batches(shape, seed, noise, _first(self.model))
+        for t in range(max(measured) + 1):
+            X, Y = next(batches)
+            if t in measured:
+                sizes.append(self.step(X, Y))
+            else:
+                _step(self.outputs, self.optimizer, X, Y)
+        return sizes
+
+    def step(self, X: Tensor, Y: Tensor) -> dict[str, float]:
+        """Take a step; return the sizes of what it changes."""
+        # A parameter that is used in two places is listed once.
+        before = {n: p.detach().clone() for n, p in self.model.named_parameters() if p.requires_grad}
+        buffers = self.outputs.buffers()
+        F, Z = self.outputs.at(before, buffers, X), self._hidden(X)
+        with torch.no_grad():
+            spectrum = _spectrum(self.model, X, self.activations)
+        _step(self.outputs, self.optimizer, X, Y)
+        after = {n: p.detach() for n, p in self.model.named_parameters() if n in before}
+        sizes = {"F": _rms(F), "dF_exact": _rms(self.outputs.at(after, buffers, X) - F)}
+        if Z is not None:
+            sizes |= {"Z": _rms(Z), "dZ_exact": _rms(self._hidden(X) - Z)}
+        sizes |= spectrum
+        for name, p in self.model.named_parameters():
+            if name not in before or p.grad is None:  # frozen, or not used
+                continue
+            part = self.outputs.change(before, buffers, X, name, after[name] - before[name])
+            sizes[change_by(name, p)] = _rms(part)
+            sizes[f"gradient of {name}"] = _rms(p.grad)
+        return sizes
+
+    def _hidden(self, X: Tensor) -> Any:
+        """Return the pre-activations, None if the model does not show them."""
+        hidden = getattr(self.model, "hidden", None)
+        with torch.no_grad():
+            return hidden(X) if callable(hidden) else None
 
 
 def _rms(V: Tensor) -> float:
     return float(V.detach().square().mean().sqrt())
-
-
-def _measured_step(
-    model: nn.Module, optimizer: Optimizer, X: Tensor, Y: Tensor, activations: Activations | None
-) -> dict[str, float]:
-    # A parameter that is used in two places is listed once.
-    before = {n: p.detach().clone() for n, p in model.named_parameters() if p.requires_grad}
-    hidden: Any = getattr(model, "hidden", None)
-    with torch.no_grad():
-        F = model(X)
-        Z = hidden(X) if callable(hidden) else None
-        spectrum = _spectrum(model, X, activations)
-    _step(model, optimizer, X, Y)
-    with torch.no_grad():
-        sizes = {"F": _rms(F), "dF_exact": _rms(model(X) - F)}
-        if Z is not None and callable(hidden):
-            sizes |= {"Z": _rms(Z), "dZ_exact": _rms(hidden(X) - Z)}
-    sizes |= spectrum
-    for name, p in model.named_parameters():
-        if name not in before:
-            continue
-        change = p.detach() - before[name]
-
-        def outputs(array: Tensor, name: str = name) -> Tensor:
-            moved: Tensor = functional_call(model, {**before, name: array}, (X,))
-            return moved
-
-        part = jvp(outputs, (before[name],), (change,))[1]
-        sizes[change_by(name, p)] = _rms(part)
-        if p.grad is not None:
-            sizes[f"gradient of {name}"] = _rms(p.grad)
-    return sizes
 
 
 def _spectrum(model: Any, X: Tensor, activations: Activations | None) -> dict[str, float]:

@@ -26,11 +26,11 @@ from denseam.model.dense_am import Parameters
 from denseam.rules import Scales, Timetable
 from denseam.rules.cost import NEWTON_SCHULZ_STEPS
 from denseam.rules.optimizers import AVERAGES, OPTIMIZERS, Normalisation, having
+from denseam.training.inner import checked
+from denseam.training.roles import LABELS, REST, labels_of
 
 #: The factor of a step: a `Timetable`, or any function of the step that JAX can trace.
 StepSchedule = Callable[[Any], Any]
-
-_LABELS: Any = Parameters("W", "b", "c")  # type: ignore[arg-type]  # names in the places of the arrays
 
 #: The coefficients of a step of Newton–Schulz.
 NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
@@ -66,9 +66,24 @@ class Optimizer(eqx.Module):
         """Whether its update of W is proportional to the gradient, or to its momentum."""
         return self.normalisation is Normalisation.GRADIENT
 
-    def transformation(self) -> optax.GradientTransformation:
-        """Return it as an Optax transformation."""
-        return optax.partition({label: self._chain(label) for label in _LABELS}, _LABELS)
+    def transformation(
+        self, roles: Mapping[str, str] | None = None, rest: optax.GradientTransformation | None = None
+    ) -> optax.GradientTransformation:
+        """Return it as an Optax transformation, of `Parameters` or of any tree of arrays.
+
+        Parameters
+        ----------
+        roles
+            Name of an array in the tree → 'W', 'b' or 'c', such as ``{"layer.memories": "W"}``. By default an
+            array has the role that is its own name.
+        rest
+            The optimizer of all other arrays. Without it they are refused.
+        """
+        refuse([] if rest is None else typed(optax.GradientTransformation, "an Optax optimizer", rest=rest))
+        chains = {label: self._chain(label) for label in LABELS}
+        if rest is not None:
+            chains[REST] = rest
+        return optax.partition(chains, lambda tree: labels_of(tree, roles, others=rest is not None))
 
     def init(self, parameters: Parameters) -> optax.OptState:
         """Return the state before the first step."""
@@ -323,7 +338,7 @@ def muon(
 
 
 def scaled(
-    inner: optax.GradientTransformation,
+    inner: optax.GradientTransformation | optax.MultiSteps,
     scales: Scales,
     *,
     decay: float | None = None,
@@ -333,25 +348,15 @@ def scaled(
 
     `inner` is an ordinary optimizer made with learning rate 1, such as ``optax.rmsprop(1.0)``; its
     updates are multiplied by η_W, η_b, η_c. Use SGD's scales if its step is proportional to the
-    gradient, Adam's if it normalises each entry, and Muon's if it makes the update of W orthogonal.
+    gradient, Adam's if it normalises each entry, and Muon's if it makes the update of W orthogonal. An
+    `inner` that does otherwise is refused, if a trial shows it. It may warm up from zero, or accumulate
+    gradients (`optax.MultiSteps`).
 
     `decay` adds ``−η_W λ_W W`` to the update of W, with ``λ_W = λ0 · decay_W``. An `inner` with a decay of
     its own is refused: it would not be scaled, or would be normalised with the gradient.
     """
-    refuse(typed(optax.GradientTransformation, "an Optax optimizer, such as optax.rmsprop(1.0)", inner=inner))
-    zero = jnp.zeros(2)
-    step = inner.update(jnp.ones(2), inner.init(zero), zero)[0]
-    if not bool(jnp.all(step < 0)):
-        raise InputError(
-            "inner must go downhill: pass an optimizer with learning rate 1 (optax.rmsprop(1.0)), "
-            "not a bare scale_by_… part"
-        )
-    resting = [inner.update(jnp.zeros(2), inner.init(w), w)[0] for w in (zero, jnp.ones(2))]
-    if not bool(jnp.array_equal(*resting)):
-        raise InputError(
-            "inner must not decay by itself, which would not scale with size: leave out its weight_decay, "
-            "and pass decay=… to scaled"
-        )
+    refuse([*typed(Scales, "Scales, from a rule at a shape", scales=scales)])
+    inner = checked(inner, scales, decay=decay is not None, schedule=schedule is not None)
     if decay is not None:
         refuse(at_least_zero(decay=decay))
         decay = decay * scales.decay_W
@@ -372,7 +377,12 @@ def effective_learning_rates(optimizer: Optimizer, step: int = 0) -> dict[str, f
     _measurable(optimizer, step)
     bare = dataclasses.replace(optimizer, rates=_ONES, factors=None, schedule=None)
     applied, plain = (_update_at(o, step, gradient=1.0) for o in (optimizer, bare))
-    return {name: float(jnp.squeeze(getattr(applied, name) / getattr(plain, name))) for name in _LABELS}
+    if not all(bool(jnp.all(update != 0)) for update in plain):
+        raise InputError(
+            f"step must be one in which the optimizer moves: it rests in step {step}, since it warms up from "
+            "zero or accumulates gradients"
+        )
+    return {name: float(jnp.squeeze(getattr(applied, name) / getattr(plain, name))) for name in LABELS}
 
 
 def effective_decays(optimizer: Optimizer, step: int = 0) -> dict[str, float]:
@@ -383,7 +393,7 @@ def effective_decays(optimizer: Optimizer, step: int = 0) -> dict[str, float]:
     """
     _measurable(optimizer, step)
     updates = _update_at(optimizer, step, gradient=0.0)
-    return {name: 0.0 - float(jnp.squeeze(getattr(updates, name))) for name in _LABELS}
+    return {name: 0.0 - float(jnp.squeeze(getattr(updates, name))) for name in LABELS}
 
 
 def _measurable(optimizer: Optimizer, step: int) -> None:

@@ -372,7 +372,7 @@ def untied(power):
 
 
 def test_a_model_of_ones_own_passes_or_fails_by_its_scales():
-    options = {"scales": (16, 128), "seeds": 3, "updates": 2}
+    options = {"scales": (16, 32, 128), "seeds": 3, "updates": 2}
     right = dam.check_model(untied(-0.5), lambda shape: optax.adam(0.01), **options)
     assert right.status == "PASS", str(right)
     assert {s.name for s in right.slopes} >= {
@@ -390,6 +390,39 @@ def test_a_model_of_ones_own_passes_or_fails_by_its_scales():
     assert rate.cause is CheckCause.LEARNING_RATE, rate.reason
 
 
+def measured_runs(sizes, seeds, value):
+    """Made-up runs of a model of one's own: F keeps its size, W changes F by `value(size, step)`."""
+    steps = (0, 1)
+    row = {"F": 1.0}
+    return {
+        (n, s): [row | {"dF by matrix W": value(n, t) * (1 + 0.001 * s)} for t in steps]
+        for n in sizes
+        for s in range(seeds)
+    }, steps
+
+
+def judged(sizes, seeds, value):
+    from denseam.analysis.coordinates.of_model import judge_runs
+
+    runs, steps = measured_runs(sizes, seeds, value)
+    return judge_runs(runs, steps, sizes, seeds, dam.Proportional(), "own", {"dF by matrix W"})
+
+
+@pytest.mark.parametrize(("sizes", "seeds"), [((16, 32), 3), ((16, 32, 64), 2)])
+@pytest.mark.parametrize("power", [0, 1])
+def test_too_few_sizes_or_seeds_give_no_verdict(sizes, seeds, power):
+    check = judged(sizes, seeds, lambda n, t: n**power)
+    assert (check.status, check.cause) == ("INCONCLUSIVE", CheckCause.TOO_FEW)
+    assert check.reason == "too few: a verdict needs 3 sizes and 3 seeds"
+    assert judged((16, 32, 64), 3, lambda n, t: n**power).status == ("FAIL" if power else "PASS")
+
+
+def test_weights_that_start_at_zero_are_judged_from_their_first_change_on():
+    assert judged((16, 32, 64), 3, lambda n, t: float(t)).status == "PASS"
+    assert judged((16, 32, 64), 3, lambda n, t: float(t) * n).status == "FAIL"
+    assert judged((16, 32, 64), 3, lambda n, t: 0.0).status == "FAIL", "nothing ever changes"
+
+
 def test_this_librarys_model_as_one_of_ones_own():
     def scales(shape):
         return prescription("relu", "sgd").at(shape, eta0=0.05)
@@ -397,7 +430,7 @@ def test_this_librarys_model_as_one_of_ones_own():
     def model(centred):
         return lambda shape, seed: dam.DenseAM.create(scales(shape), dam.relu(), seed=seed, centred=centred)
 
-    options = {"scales": (16, 128), "seeds": 4, "updates": 1}
+    options = {"scales": (16, 32, 128), "seeds": 4, "updates": 1}
     assert dam.check_model(model(True), lambda s: dam.sgd(scales(s)), **options).status == "PASS"
     wrong = dam.check_model(model(False), lambda s: dam.sgd(scales(s)), **options)
     assert wrong.status == "FAIL"

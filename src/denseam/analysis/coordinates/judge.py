@@ -11,6 +11,7 @@ from denseam.analysis import sentences
 from denseam.analysis.causes import CheckCause
 from denseam.analysis.coordinates.expected import TOLERANCE
 from denseam.analysis.coordinates.slopes import Measurements, Slope
+from denseam.display import Drawn
 from denseam.rules.table import is_prescribed
 
 CheckStatus = Literal["PASS", "FAIL", "INCONCLUSIVE"]
@@ -24,17 +25,21 @@ _MOVED_BY_SPIKES, _OF_Z = ("dF_outer", "dF11", "dF12", "dZ1", "dF_exact"), ("dZ_
 
 @dataclasses.dataclass(frozen=True)
 class Conditions:
-    """The properties of what was checked that the cause of a failure depends on."""
+    """The properties of what was checked that the cause of a failure depends on.
+
+    `fewest` is the number of sizes, and of seeds, below which there is no verdict.
+    """
 
     name: str
     family: str = "elementwise"
     optimizer: str = ""
     centred: bool | None = None
     letter: str = "N"
+    fewest: int = 2
 
 
 @dataclasses.dataclass(frozen=True)
-class Check:
+class Check(Drawn):
     """The result of a coordinate check.
 
     Attributes
@@ -93,7 +98,9 @@ def judge(measured: Measurements, slopes: list[Slope], setting: Conditions) -> C
     status: CheckStatus = "PASS"
     cause: CheckCause | None = None
     culprit: Slope | None = None
-    if "FAIL" in desiderata.values():
+    if min(len(measured.scales), measured.seeds) < setting.fewest:
+        status, cause = "INCONCLUSIVE", CheckCause.TOO_FEW
+    elif "FAIL" in desiderata.values():
         status = "FAIL"
         cause, culprit = _cause(slopes, setting)
     elif gone:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
@@ -14,7 +15,8 @@ from jaxtyping import Array, Float
 
 from denseam.analysis.coordinates.expected import Expectation
 from denseam.analysis.coordinates.judge import Check, Conditions, judge
-from denseam.analysis.coordinates.slopes import Measurements, slopes, too_few
+from denseam.analysis.coordinates.slopes import Measurements, Slope, slopes, too_few
+from denseam.analysis.thresholds import FEWEST
 from denseam.data.gaussian import isotropic
 from denseam.errors import InputError, refuse, typed, whole
 from denseam.rules import Regime, Shape
@@ -56,6 +58,8 @@ def check_model(
     activations
         Model, X → activations of the hidden neurons, to look for a spike in their Gram matrix. By default
         those of ``model.activation`` at ``model.hidden(X)``, if it has both.
+
+    The result is PASS or FAIL only with three sizes and three seeds or more.
     """
     refuse(typed(Callable, "a function of a shape", model=model, optimizer=optimizer))  # type: ignore[arg-type]
     probed = updates_to_measure(scales, seeds, updates)
@@ -91,17 +95,22 @@ def judge_runs(
     """Judge the runs of a user's model, in any framework.
 
     `runs` maps scale and seed to the sizes of all quantities at each step that was measured (`probed`);
-    `matrices` are those quantities that are changes of F by a matrix (`change_by`).
+    `matrices` are those quantities that are changes of F by a matrix (`change_by`). A quantity that some run
+    does not have is left out.
     """
-    names = list(runs[scales[0], 0][0])
+    steps = [step for run in runs.values() for step in run]
+    names = [name for name in steps[0] if all(name in step for step in steps)]
     values = {
         q: np.array([[[runs[n, s][i][q] for s in range(seeds)] for n in scales] for i in range(len(probed))])
         for q in names
     }
     measured = Measurements(tuple(probed), tuple(scales), values)
-    exponents = slopes(measured, {q: _expected(q, matrices) for q in names})
+    exponents = [
+        _unless_zero(s, measured) for s in slopes(measured, {q: _expected(q, matrices) for q in names})
+    ]
     # Whether it is centred is unknown; the Gram matrix of its own activations is called 'lambda_max_raw'.
-    return judge(measured, exponents, Conditions(name, centred=False, letter=regime_letter(regime.name)))
+    letter = regime_letter(regime.name)
+    return judge(measured, exponents, Conditions(name, centred=False, letter=letter, fewest=FEWEST))
 
 
 def change_by(label: str, array: Any) -> str:
@@ -116,6 +125,15 @@ def _expected(quantity: str, matrices: Collection[str]) -> Expectation:
     if quantity in ("dZ_exact", "dF_exact"):
         return Expectation(0.0, "maximality")
     return Expectation(0.0, "balance") if quantity in matrices else Expectation(None)
+
+
+def _unless_zero(slope: Slope, measured: Measurements) -> Slope:
+    """Return the slope, not judged where all sizes are 0 and later are not, as of weights that start at 0."""
+    values = measured.values[slope.name]
+    here = values[measured.steps.index(slope.step)]
+    if (here == 0).all() and values.any():
+        return dataclasses.replace(slope, judged="", ok=None)
+    return slope
 
 
 def _run(

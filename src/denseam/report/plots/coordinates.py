@@ -19,6 +19,12 @@ _LARGEST = ("lambda_max", "lambda_max_raw")
 
 def draw_coordinates(check: Check, out: str | os.PathLike[str], name: str = "") -> list[Path]:
     """Draw a check into a folder, as PNG and SVG; return the files."""
+    file = name or f"check-{check.name.replace(' ', '-').replace('/', '-')}"
+    return save(check_figure(check), Path(out), file)
+
+
+def check_figure(check: Check) -> Any:
+    """Return a figure: exponents beside the expected ones, and sizes at the first and at a later step."""
     shown = list(dict.fromkeys(s.name for s in check.slopes if s.expected is not None))
     with canvas(1, 3, 13.0, 1.6 + 0.24 * max(12, len(shown))) as (figure, axes):
         _slopes_panel(axes[0, 0], check, shown)
@@ -32,7 +38,7 @@ def draw_coordinates(check: Check, out: str | os.PathLike[str], name: str = "") 
             f"{check.name}: {check.status}" + (f"\n{check.reason}" if check.cause else ""),
             x=0.01, ha="left", fontsize=11, color=BAD if check.status == "FAIL" else INK,
         )  # fmt: skip
-        return save(figure, Path(out), name or f"check-{check.name.replace(' ', '-').replace('/', '-')}")
+        return figure
 
 
 def _last_whole(check: Check) -> int:

@@ -40,10 +40,11 @@ def canvas(rows: int, columns: int, width: float, height: float) -> Iterator[tup
     It does not use pyplot, so that no screen is needed and a notebook keeps showing its own figures.
     """
     import matplotlib
-    from matplotlib.figure import Figure
+
+    from denseam.report.plots.picture import Picture
 
     with matplotlib.rc_context(_RC):
-        figure = Figure(figsize=(width, height), layout="constrained")
+        figure = Picture(figsize=(width, height), layout="constrained")
         yield figure, figure.subplots(rows, columns, squeeze=False)
 
 
@@ -69,10 +70,13 @@ def scale_colours(count: int) -> list[Any]:
 
 def save(figure: Any, out: Path, name: str, formats: Sequence[str] = ("png", "svg")) -> list[Path]:
     """Write the figure in each format, every file completely or not at all; return the files."""
+    import matplotlib
+
     out.mkdir(parents=True, exist_ok=True)
     files = [out / f"{name}.{kind}" for kind in formats]
     for file, kind in zip(files, formats, strict=True):
         content = io.BytesIO()
-        figure.savefig(content, format=kind, metadata={"Date": None} if kind == "svg" else None)
+        with matplotlib.rc_context(_RC):
+            figure.savefig(content, format=kind, metadata={"Date": None} if kind == "svg" else None)
         write_whole(file, content.getvalue())
     return files

@@ -25,7 +25,14 @@ def draw_transfer(
     verdicts: Sequence[Verdict] | None = None,
     titles: dict[str, str] | None = None,
 ) -> list[Path]:
-    """Draw a row for each study; return the files (PNG and SVG).
+    """Draw a row for each study (`transfer_figure`); return the files (PNG and SVG)."""
+    return save(transfer_figure(records, verdicts=verdicts, titles=titles), Path(out), name)
+
+
+def transfer_figure(
+    records: Records, *, verdicts: Sequence[Verdict] | None = None, titles: dict[str, str] | None = None
+) -> Any:
+    """Return a figure with a row for each study.
 
     Left: the final loss of every scale against the axis (`sweep_panel`); crosses along the top mark values at
     which a run diverged. Right: the loss during training at the value that would be transferred, if the
@@ -52,7 +59,7 @@ def draw_transfer(
                 right.xaxis.get_major_locator().set_params(integer=True)
             if not curves:
                 row[0].legend()
-        return save(figure, Path(out), name)
+        return figure
 
 
 def _curve_panel(ax: Any, rows: list[Row], v: Verdict) -> None:
