@@ -46,6 +46,7 @@ from .studies.runner import sweep as sweep
 from .studies.store import Store as Store
 from .studies.study import Study as Study
 from .training import quantities as quantities
+from .training.cache import keep_programs as keep_programs
 from .training.optimizers import Optimizer as Optimizer
 from .training.optimizers import adam as adam
 from .training.optimizers import adamw as adamw

@@ -2,7 +2,9 @@ import contextlib
 import gc
 import importlib.util
 import io
+import logging
 import os
+import re
 import subprocess
 import zlib
 from pathlib import Path
@@ -81,6 +83,26 @@ def _programs_are_let_go():
 def _no_matmul_shortcuts():
     with jax.default_matmul_precision("highest"):
         yield
+
+
+@pytest.fixture
+def compiled():
+    """The names of the programs that are compiled, or read from the cache, in the order of their compilation."""
+    names = []
+
+    class Listener(logging.Handler):
+        def emit(self, record):
+            if match := re.match(r"Compiling (?:jit\()?(\w+)", record.getMessage()):
+                names.append(match[1])
+
+    logger, listener = logging.getLogger("jax._src.interpreters.pxla"), Listener()
+    logger.addHandler(listener)
+    propagates, logger.propagate = logger.propagate, False
+    jax.config.update("jax_log_compiles", True)  # in all threads
+    yield names
+    jax.config.update("jax_log_compiles", False)
+    logger.propagate = propagates
+    logger.removeHandler(listener)
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,8 @@ import re
 import subprocess
 import sys
 
+import pytest
+
 import denseam
 from tests import ROOT
 
@@ -28,6 +30,19 @@ def test_importing_loads_no_optional_part():
     code += "bad = {'diffrax', 'safetensors', 'matplotlib', 'click', 'torch', 'pyarrow'} & set(sys.modules); "
     code += "assert not bad, bad"
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    ("code", "heavy"),
+    [
+        ("import denseam", {"numpy", "scipy", "jax", "click"}),
+        ("from denseam.cli import main; main(['--help'])", {"numpy", "scipy", "jax", "rich", "pyarrow"}),
+        ("import denseam.studies.runner", {"matplotlib", "pyarrow", "diffrax"}),
+    ],
+)
+def test_nothing_is_imported_that_is_not_used(code, heavy):
+    code += f"; import sys; assert not {heavy} & set(sys.modules), {heavy} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
 
 
 def test_the_bridge_to_pytorch_names_its_extra():

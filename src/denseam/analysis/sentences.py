@@ -6,11 +6,11 @@ import math
 from typing import TYPE_CHECKING
 
 from denseam.analysis.causes import Action, Cause, Caution, CheckCause, Flag, Next
-from denseam.analysis.statistics import Interval
 from denseam.analysis.thresholds import FEWEST
 
 if TYPE_CHECKING:
     from denseam.analysis.coordinates.judge import Check
+    from denseam.analysis.statistics import Interval
     from denseam.analysis.verdicts import Verdict
 
 REASONS = {

@@ -18,6 +18,7 @@ import click
 from denseam import __version__
 from denseam.cli.options import Command, Exemplified
 from denseam.errors import DataWarning, InputError, NotWritten, ProcessLost
+from denseam.training.cache import keep_programs, use_no_programs
 
 if TYPE_CHECKING:
     from denseam.studies.cluster import Cluster
@@ -59,12 +60,17 @@ class Group(Exemplified, click.Group):
 )
 @click.version_option(__version__, message="%(prog)s %(version)s")
 @click.option("--debug", is_flag=True, help="Print the traceback of an error.")
+@click.option("--no-cache", is_flag=True, help="Keep no compiled programs on disk, and use none.")
 @click.pass_context
-def app(context: click.Context, debug: bool) -> None:
+def app(context: click.Context, debug: bool, no_cache: bool) -> None:
     """Tune a Dense Associative Memory at small size, train it at large size."""
     context.ensure_object(dict)["debug"] = debug
     if context.invoked_subcommand is None:
         print(context.get_help())
+    elif no_cache:
+        use_no_programs()
+    else:
+        keep_programs()
 
 
 def show(json_: bool, document: dict[str, Any], print_text: Callable[..., Any], *arguments: Any) -> None:
@@ -80,7 +86,6 @@ def main(arguments: list[str] | None = None) -> int:
     chosen = {"debug": False}
     try:
         _check_streams()
-        _keep_programs()
         with _warnings_in_one_line():
             code = app.main(args=arguments, prog_name="denseam", standalone_mode=False, obj=chosen)
         sys.stdout.flush()
@@ -145,6 +150,8 @@ def _warnings_in_one_line() -> Iterator[None]:
     """Print warnings about data as one line on standard error, without the place in the code."""
     with warnings.catch_warnings():
         warnings.simplefilter("always", DataWarning)
+        # A kept program that cannot be read is compiled again, and that is all.
+        warnings.filterwarnings("ignore", category=UserWarning, module=r"jax\._src\.compiler")
         before = warnings.showwarning
 
         def say(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
@@ -183,15 +190,6 @@ def _failed(error: BaseException) -> int:
 def _fail(message: str, code: int) -> int:
     print(f"denseam: {' '.join(message.split())}", file=sys.stderr)
     return code
-
-
-def _keep_programs() -> None:
-    """Cache compiled programs on disk; harmless where the folder cannot be written."""
-    cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    if not os.path.isabs(cache):  # there is no home
-        return
-    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", os.path.join(cache, "denseam", "programs"))
-    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
 
 
 def progress_of(quiet: bool) -> Progress:

@@ -6,7 +6,7 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -36,7 +36,10 @@ from denseam.errors import InputError, refuse, together
 from denseam.rules.fields import Part
 from denseam.rules.optimizers import OPTIMIZERS
 from denseam.rules.table import unprescribed
-from denseam.studies.records import By, Records, by_loss
+
+if TYPE_CHECKING:
+    from denseam.studies.engine.times import Times
+    from denseam.studies.records import By, Records
 
 #: The learning rate of a check, by default that of its optimizer.
 _DEFAULT_RATES = ", ".join(f"{name} {rule.eta0:g}" for name, rule in OPTIMIZERS.items())
@@ -93,14 +96,24 @@ def sweep(
         print(f"denseam: {shard}", file=sys.stderr)
     counts = {"runs": summary.runs, "reused": summary.reused, "diverged": summary.diverged}
     document = {"out": folder, **counts, "seconds": round(summary.seconds, 3)}
+    if summary.times is not None:
+        document["times"] = summary.times.to_json()
     if summary.set_aside:
         document["set_aside"] = [aside.shard.name for aside in summary.set_aside]
     text = (
         f"{summary.runs} runs in {folder}: {summary.reused} reused, {summary.diverged} diverged, "
-        f"{summary.seconds:.1f} s\nnext: denseam verdict {shlex.quote(folder)}"
+        f"{summary.seconds:.1f} s{_parts(summary.times)}\nnext: denseam verdict {shlex.quote(folder)}"
     )
     show(json_, document, print, text)
     return IO_ERROR if summary.set_aside else OK
+
+
+def _parts(times: Times | None) -> str:
+    """Return where the time went; nothing if nothing was trained here."""
+    if times is None or not times.training:
+        return ""
+    seconds = (f"{name} {value:.1f} s" for name, value in times.to_json().items())
+    return f" (summed over threads: {', '.join(seconds)})"
 
 
 def _axes(texts: Sequence[str]) -> dict[str, str]:
@@ -156,6 +169,7 @@ def verdict(
         document["horizon"] = horizons(records, axis=axis)
     if plot:
         from denseam.report.plots import draw_transfer
+        from denseam.studies.records import by_loss
 
         document["figures"] = [str(f) for f in draw_transfer(by_loss(records, by), plot, verdicts=verdicts)]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from denseam.errors import InputError
+from denseam.model.normals import normal
 from denseam.model.streams import Stream, stream
 from denseam.rules import Shape
 
@@ -19,7 +19,7 @@ def isotropic(
 ) -> Float[Array, "P N"]:
     """Return P samples of x ~ N(0, I) with N features; `part` 'heldout' gives fresh ones."""
     Shape(N, 1, P)
-    return jax.random.normal(stream(seed, part), (P, N), dtype)
+    return normal(stream(seed, part), (P, N), dtype)
 
 
 def spectrum(N: int, exponent: float = 2 / 5) -> Float[Array, " N"]:

@@ -28,6 +28,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int
 from denseam.errors import InputError, above_zero, refuse, shown, together, typed, whole
 from denseam.model import checkpoint, lagrangians, shared
 from denseam.model.lagrangians import Elementwise, Identity, Lagrangian, Softmax, Tanh
+from denseam.model.normals import normal
 from denseam.model.patterns import Parts, as_patterns, store
 from denseam.model.pieces import in_pieces
 from denseam.model.shared import MULTIPLIERS, TOLERANCE, what
@@ -202,14 +203,14 @@ class DenseAM(eqx.Module):
         shared.check_start(scales, activation, features, bias_init)
         N, K = scales.shape.N, scales.shape.K
 
-        def normal(name: Literal["W", "b", "c"], shape: tuple[int, ...]) -> Array:
-            return jax.random.normal(stream(seed, name), shape, dtype)
+        def drawn(name: Literal["W", "b", "c"], *shape: int, std: float = 1.0) -> Array:
+            return normal(stream(seed, name), shape, dtype, std)
 
         zero = bias_init == "zero"
         return cls(
-            W=jnp.asarray(scales.W_std, dtype) * normal("W", (K, N)),
-            b=jnp.zeros(K, dtype) if zero else normal("b", (K,)),
-            c=jnp.zeros(N, dtype) if zero else normal("c", (N,)),
+            W=drawn("W", K, N, std=scales.W_std),
+            b=jnp.zeros(K, dtype) if zero else drawn("b", K),
+            c=jnp.zeros(N, dtype) if zero else drawn("c", N),
             s1=scales.s1,
             s2=scales.s2,
             s_b=scales.s_b,

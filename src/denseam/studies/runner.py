@@ -18,6 +18,7 @@ import jax
 from denseam.errors import InputError, refuse, typed
 from denseam.studies.documents import to_document
 from denseam.studies.engine import train_runs
+from denseam.studies.engine.times import Times
 from denseam.studies.executors import Limited, RunsSetAside, SetAside, check_executor, enlist, spread
 from denseam.studies.records import Records, Row, row
 from denseam.studies.shards import cut, outcome
@@ -41,6 +42,8 @@ class Summary:
         The number of runs in `records`, of those that existed before, and of those that diverged.
     records
         The requested runs, as they were read back from the folder.
+    times
+        Where the time went; None if workers elsewhere trained.
     set_aside
         The shards that workers could not train.
     """
@@ -51,6 +54,7 @@ class Summary:
     seconds: float
     records: Records
     set_aside: tuple[SetAside, ...] = ()
+    times: Times | None = None
 
     def complete(self) -> Records:
         """Return the records of all runs; raise `RunsSetAside` if workers could not train some of them."""
@@ -141,15 +145,17 @@ def run_specs(
     todo = [(study, [spec for spec in specs if spec.key not in present]) for study, specs in requested]
     rows: list[Row] = []
     set_aside: list[SetAside] = []
+    times = Times() if executor is None else None
     progress.sweep_begins(todo, len(keys & present))
     try:
         if executor is not None:
             assert out is not None
             set_aside = _train_elsewhere(todo, out, executor, progress, stop)
         else:
+            assert times is not None
             options = {"progress": progress, "stop": stop, "devices": devices, "workers": workers}
             with looking(stop):
-                rows = _train_here(todo, store, **options)
+                rows = _train_here(todo, store, times, **options)
     finally:
         progress.sweep_ends()
     records = Records(rows) if store is None else _requested(store, keys)
@@ -159,7 +165,7 @@ def run_specs(
         raise RunsLost(len(lost), len(keys), store.folder, records.skipped)
     diverged = sum(record["status"] == "diverged" for record in records)
     seconds = time.perf_counter() - began
-    return Summary(len(read), len(read & present), diverged, seconds, records, tuple(set_aside))
+    return Summary(len(read), len(read & present), diverged, seconds, records, tuple(set_aside), times)
 
 
 def _check_precisions(requested: RunsOfStudies, devices: Sequence[Any] | None) -> None:
@@ -196,17 +202,18 @@ def _requested(store: Store, keys: set[str]) -> Records:
     return Records(chosen, records.skipped, records.contradictions)
 
 
-def _train_here(todo: RunsOfStudies, store: Store | None, **options: Any) -> list[Row]:
+def _train_here(todo: RunsOfStudies, store: Store | None, times: Times, **options: Any) -> list[Row]:
     """Train in this process, and save each chunk as soon as it ends."""
     rows: list[Row] = []
     for study, specs in todo:
         digest = study.source().digest
-        for outcomes in train_runs(study, specs, **options):
+        for outcomes in train_runs(study, specs, times=times, **options):
             if study.source().digest != digest:
                 raise InputError(f"data {study.data}: changed during the training; run it again")
             fresh = [row(study, outcome) for outcome in outcomes]
             if store is not None:
-                store.write(fresh)
+                with times.saving():
+                    store.write(fresh)
             rows += fresh
     return rows
 

@@ -186,7 +186,9 @@ def swept(tmp_path_factory, inside):
 def test_sweep_reports_in_json_alone_and_resumes(swept):
     out, found = swept
     document = json.loads(found.stdout)
-    assert set(document) == {"schema", "out", "runs", "reused", "diverged", "seconds"}
+    assert set(document) == {"schema", "out", "runs", "reused", "diverged", "seconds", "times"}
+    assert set(document["times"]) == {"compiling", "training", "writing"}
+    assert document["times"]["training"] > 0 < document["times"]["writing"]
     assert (document["runs"], document["reused"]) == (54, 0)
     assert "54 runs to train" in found.stderr
     again = run(*SWEEP, out, "--json", "--quiet")

@@ -13,6 +13,8 @@ from denseam.errors import InputError
 from denseam.rules.optimizers import OPTIMIZERS
 from denseam.studies import engine
 from denseam.studies.engine import chunks, train_runs
+from denseam.studies.engine.programs import Program, Recent
+from denseam.studies.engine.times import Times
 from denseam.studies.runner import run_studies
 from denseam.studies.runs import Interrupted, build, scales_of
 from denseam.studies.study import Study
@@ -129,6 +131,36 @@ def test_both_layouts_give_the_same(monkeypatch):
         assert np.allclose(a.loss, b.loss, rtol=1e-4)
         assert a.heldout_mse == pytest.approx(b.heldout_mse, rel=1e-4)
         assert a.zero_mse == pytest.approx(b.zero_mse, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [{"scales": (17,)}, {"scales": (18,), "probes": ("F",), "schedule": "cosine", "steps": 2, "hide": 0.5}],
+)
+def test_a_gpu_compiles_ahead_what_it_will_call(monkeypatch, compiled, case):
+    """Each program once: if those compiled ahead were others, there would be two. No other test has this shape."""
+    monkeypatch.setattr(engine, "platform_of", lambda device: "gpu")
+    study, times = replace(STUDY, epochs=2, name="", **case), Times()
+    list(train_runs(study, study.runs(), times=times))
+    called = ("_draw_groups", "_advance_groups", "_evaluate_groups")
+    assert {name: compiled.count(name) for name in called} == dict.fromkeys(called, 1)
+    assert times.compiling > 0 < times.training
+
+
+def test_workers_begin_with_different_shapes_and_with_the_largest():
+    programs = [Program(STUDY, STUDY.shape(scale), "cpu", Progress(), 2) for scale in (16, 32)]
+    runs = STUDY.runs()
+    items = [(program, [runs[:count]]) for program in programs for count in (1, 3, 2)]
+    ordered = [(program.shape.N, len(chunk[0])) for program, chunk in chunks.in_order(items)]
+    assert ordered == [(32, 3), (16, 3), (32, 2), (32, 1), (16, 2), (16, 1)]
+
+
+def test_a_segment_whose_drawing_fails_is_drawn_again():
+    recent = Recent(2)
+    with pytest.raises(ZeroDivisionError):
+        recent.get("a", lambda: 1 / 0)
+    assert recent.get("a", lambda: "drawn") == "drawn"
+    assert recent.get("a", lambda: 1 / 0) == "drawn"
 
 
 def test_a_result_does_not_depend_on_what_else_is_in_the_chunk():

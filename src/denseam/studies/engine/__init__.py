@@ -6,7 +6,8 @@ weights stay in the core's cache. On a GPU all models of a chunk advance togethe
 models of one seed see the same batches and noise, drawn once per segment for all of them, already passed
 through g.
 
-`programs` has the compiled functions of a shape; `chunks` cuts the work; `layouts` train a chunk.
+`programs` has the functions of a shape; `chunks` cuts and orders the work; `ahead` compiles for it on a GPU;
+`layouts` train a chunk; `times` says where the time went.
 """
 
 from __future__ import annotations
@@ -20,9 +21,11 @@ from typing import Any
 import jax
 
 from denseam.errors import InputError
-from denseam.studies.engine.chunks import Chunk, cut, halves, model_bytes
+from denseam.studies.engine.ahead import Coming
+from denseam.studies.engine.chunks import Chunk, cut, halves, in_order, model_bytes
 from denseam.studies.engine.layouts import train_chunk
 from denseam.studies.engine.programs import Program
+from denseam.studies.engine.times import Times
 from denseam.studies.runs import Interrupted, Outcome
 from denseam.studies.study import RunSpec, Study
 from denseam.training.devices import check_precision, cores, memory, numbers, platform_of
@@ -37,6 +40,7 @@ def train_runs(
     stop: threading.Event | None = None,
     devices: Sequence[Any] | None = None,
     workers: int | None = None,
+    times: Times | None = None,
 ) -> Iterator[list[Outcome]]:
     """Train runs of a study; yield the outcomes chunk by chunk, as chunks end.
 
@@ -52,8 +56,10 @@ def train_runs(
         The devices to use; by default all GPUs, or the CPU.
     workers
         Threads on the CPU; by default one per core.
+    times
+        Receives the seconds that compiling and training took.
     """
-    progress, ended = progress or Progress(), _Stop(stop)
+    progress, ended, times = progress or Progress(), _Stop(stop), times or Times()
     devices = list(devices or jax.devices())
     platform = platform_of(devices[0])
     check_precision(study.precision, platform)
@@ -64,22 +70,29 @@ def train_runs(
     for i in range(threads):
         free.put(devices[i % len(devices)])
 
-    def work(chunk: Chunk) -> list[Outcome]:
+    chunks = in_order(
+        [
+            (program, chunk)
+            for shape, program in programs.items()
+            for chunk in cut([spec for spec in specs if spec.shape == shape], program, threads)
+        ]
+    )
+    coming = Coming(chunks, devices, times) if platform == "gpu" else None
+
+    def work(program: Program, chunk: Chunk) -> list[Outcome]:
         if ended.is_set():
             raise Interrupted
         device = free.get()
         try:
-            with jax.default_device(device), numbers(study.precision):
-                return _train_what_fits(programs[chunk[0][0].shape], chunk, progress, ended)
+            if coming is not None:
+                coming.wait(program, chunk, device)
+            with jax.default_device(device), numbers(study.precision), times.working():
+                return _train_what_fits(program, chunk, progress, ended)
         finally:
             free.put(device)
 
     pool = concurrent.futures.ThreadPoolExecutor(threads, thread_name_prefix="denseam")
-    futures = [
-        pool.submit(work, chunk)
-        for shape, program in programs.items()
-        for chunk in cut([spec for spec in specs if spec.shape == shape], program, threads)
-    ]
+    futures = [pool.submit(work, *item) for item in chunks]
     interrupted: Interrupted | None = None
     try:
         for future in concurrent.futures.as_completed(futures):
@@ -95,6 +108,8 @@ def train_runs(
     finally:  # also if the consumer stops, or Ctrl-C arrives while it waits
         ended.set()
         pool.shutdown(wait=True, cancel_futures=True)
+        if coming is not None:
+            coming.end()
 
 
 class _Stop(threading.Event):

@@ -46,6 +46,25 @@ def cut(specs: Sequence[RunSpec], program: Program, threads: int) -> list[Chunk]
     return chunks
 
 
+def in_order(chunks: Sequence[tuple[Program, Chunk]]) -> list[tuple[Program, Chunk]]:
+    """Return the chunks of all shapes in the order of their training.
+
+    First one of each shape, so that their programs are compiled side by side; then the others. The largest
+    come first, so that no worker begins with a long one when the others are about to end.
+    """
+    seen: set[int] = set()
+    first: list[tuple[Program, Chunk]] = []
+    others: list[tuple[Program, Chunk]] = []
+    for program, chunk in sorted(chunks, key=lambda item: -_operations(*item)):
+        (others if id(program) in seen else first).append((program, chunk))
+        seen.add(id(program))
+    return first + others
+
+
+def _operations(program: Program, chunk: Chunk) -> float:
+    return sum(map(len, chunk)) * program.study.operations(program.shape)
+
+
 def halves(chunk: Chunk) -> list[Chunk]:
     """Return the two halves of a chunk, or the chunk itself if it is one run."""
     if len(chunk) > 1:

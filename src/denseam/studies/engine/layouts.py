@@ -46,8 +46,8 @@ class Group(NamedTuple):
 def _group(program: Program, spec: RunSpec) -> Group:
     source, dtype = program.study.source(), program.dtype
     return Group(
-        data=jnp.asarray(source.samples(program.shape, spec.seed, dtype)),
-        fresh=jnp.asarray(source.heldout(program.shape, spec.seed, dtype)),
+        data=jax.device_put(source.samples(program.shape, spec.seed, dtype)),
+        fresh=jax.device_put(source.heldout(program.shape, spec.seed, dtype)),
         key=stream(spec.seed, "noise"),
         fresh_key=stream(spec.seed, "heldout-noise"),
         noise=jnp.asarray(spec.values["noise"], dtype),
@@ -112,6 +112,10 @@ class Layout(abc.ABC):
     def _joined(self, groups: Sequence[Any]) -> Any:
         """Join values of the groups in the form that the programs of this layout take."""
 
+    @abc.abstractmethod
+    def _without(self, steps: int, segment: Batch) -> Batch:
+        """Return a segment without its first steps."""
+
     # --- batches -----------------------------------------------------------------------------------
 
     def _segment(self, first: int) -> Batch:
@@ -130,13 +134,12 @@ class Layout(abc.ABC):
         epochs = range(first // n, (first + self.T - 1) // n + 1)
         within = slice(first % n, first % n + self.T)
 
-        def order(group: Group) -> Array:
-            orders = [sample_order(group.seed, epoch, p.P, p.B) for epoch in epochs]
-            return jnp.asarray(np.concatenate(orders)[within])
+        def order(group: Group) -> np.ndarray[Any, Any]:
+            return np.concatenate([sample_order(group.seed, epoch, p.P, p.B) for epoch in epochs])[within]
 
         groups = self._joined([(g.data, order(g), g.key, g.noise) for g in self.groups])
         data, samples, keys, noise = groups
-        return p.draw(data, samples, keys, jnp.asarray(first, jnp.int32), noise, self.view)
+        return p.draw(data, samples, keys, np.int32(first), noise, self.view)
 
     # --- before and after --------------------------------------------------------------------------
 
@@ -147,7 +150,7 @@ class Layout(abc.ABC):
         errors, squares = [], []
         for first in range(first_of_last - first_of_last % self.T, p.steps, self.T):
             earlier = max(0, first_of_last - first)  # a segment may hold earlier epochs too
-            segment = jax.tree.map(lambda V, at=earlier: V[..., at:, :, :], self._drawn(first))
+            segment = self._without(earlier, self._drawn(first))
             errors.append(self._evaluated(models, segment))
             squares.append(np.asarray(mean_square(segment.Y)))
         zero = np.atleast_1d(np.mean(np.concatenate(squares, axis=-1), axis=-1))
@@ -161,7 +164,7 @@ class Layout(abc.ABC):
         n, size = max(1, rows // B), min(B, rows)
 
         def batches(group: Group) -> Batch:
-            return self.view.cut(group.fresh, group.fresh_key, group.noise, n, size)
+            return self.program.cut(group.fresh, group.fresh_key, group.noise, n, size, self.view)
 
         errors = self._evaluated(models, self._joined([batches(g) for g in self.groups]))
         return np.asarray(np.mean(errors, axis=-1))
@@ -248,6 +251,10 @@ class OneByOne(Layout):
     def _joined(self, groups: Sequence[Any]) -> Any:
         return groups[0]
 
+    def _without(self, steps: int, segment: Batch) -> Batch:
+        rest: Batch = jax.tree.map(lambda V: jax.device_put(np.asarray(V)[steps:]), segment)
+        return rest
+
 
 class Together(Layout):
     """GPU: all groups and all of their models advance as one array."""
@@ -291,6 +298,10 @@ class Together(Layout):
 
     def _joined(self, groups: Sequence[Any]) -> Any:
         return _stack(groups)
+
+    def _without(self, steps: int, segment: Batch) -> Batch:
+        rest: Batch = jax.tree.map(lambda V: V[:, steps:], segment)
+        return rest
 
 
 def _stack(items: Sequence[Any]) -> Any:

@@ -1,4 +1,4 @@
-"""The compiled functions of one shape: draw batches, take steps on them, evaluate.
+"""The functions of one shape: draw batches, take steps on them, evaluate.
 
 `jax.jit` keeps compiled programs for the rest of the process, by shapes, device and precision; one thread
 compiles while others wait for the same program.
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from typing import Any, NamedTuple
 
 import jax
@@ -19,6 +20,7 @@ from jaxtyping import Array
 from denseam.rules import Shape
 from denseam.rules.cost import recomputes
 from denseam.studies.study import Study
+from denseam.training import drawing
 from denseam.training.batches import View, draw
 from denseam.training.columns import Batch
 from denseam.training.devices import dtype_of, memory, products
@@ -45,22 +47,30 @@ def _evaluate_groups(models: Any, segments: Batch) -> Array:
     return errors
 
 
+def _cut(Y: Array, key: Array, noise: Array, n: int, size: int, view: View) -> Batch:
+    return view.cut(Y, key, noise, n, size)
+
+
 class _Functions(NamedTuple):
     draw: Callable[..., Batch]
+    cut: Callable[..., Batch]
     advance: Callable[..., Any]
     evaluate: Callable[..., Array]
 
 
-#: On a CPU a program is for one model, and several run at once, one on each core; on a GPU it is for all
-#: models of a chunk, and reuses the memory of their parameters and moments.
+#: On a CPU a program is for one model, and several run at once, one on each core; drawing needs no program
+#: of the shape. On a GPU a program is for all models of a chunk, and reuses the memory of their parameters
+#: and moments.
 _FUNCTIONS = {
     "cpu": _Functions(
-        jax.jit(draw),
+        drawing.draw,
+        drawing.cut,
         jax.jit(functools.partial(advance, joined=True), static_argnames=("recompute", "probes")),
         jax.jit(evaluate),
     ),
     "gpu": _Functions(
         jax.jit(_draw_groups),
+        _cut,
         jax.jit(_advance_groups, static_argnames=("recompute", "probes"), donate_argnums=(0, 1)),
         jax.jit(_evaluate_groups),
     ),
@@ -91,21 +101,44 @@ class Program:
 
     def draw(self, *samples: Any) -> Batch:
         """Return batches with their noise."""
-        return _FUNCTIONS[self.platform].draw(*samples)
+        return self._functions.draw(*samples)
+
+    def cut(self, *samples: Any) -> Batch:
+        """Return the held-out samples of a group as batches with their noise."""
+        return self._functions.cut(*samples)
 
     def advance(self, *now: Any) -> Any:
         """Take a step on every batch of a segment; return parameters, state, losses and probes."""
-        with self._announcing:
-            if not self._announced:
-                self._announced = True
-                self._progress.compiling(self.shape)
+        self._announce()
         with products(self.study.precision):
-            return _FUNCTIONS[self.platform].advance(*now, recompute=self.recompute, probes=self.study.probes)
+            return self._functions.advance(*now, **self._options)
 
     def evaluate(self, model: Any, batches: Batch) -> np.ndarray[Any, Any]:
         """Return the loss on every batch."""
         with products(self.study.precision):
-            return np.asarray(_FUNCTIONS[self.platform].evaluate(model, batches))
+            return np.asarray(self._functions.evaluate(model, batches))
+
+    def compile(self, draw: Sequence[Any], advance: Sequence[Any], evaluate: Sequence[Any]) -> None:
+        """Compile for arguments of which only shapes and types are known; later calls find the programs."""
+        self._announce()
+        self._functions.draw.lower(*draw).compile()  # type: ignore[attr-defined]
+        with products(self.study.precision):
+            self._functions.advance.lower(*advance, **self._options).compile()  # type: ignore[attr-defined]
+            self._functions.evaluate.lower(*evaluate).compile()  # type: ignore[attr-defined]
+
+    @property
+    def _functions(self) -> _Functions:
+        return _FUNCTIONS[self.platform]
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        return {"recompute": self.recompute, "probes": self.study.probes}
+
+    def _announce(self) -> None:
+        with self._announcing:
+            if not self._announced:
+                self._announced = True
+                self._progress.compiling(self.shape)
 
     def due(self, first: int, count: int) -> Array | None:
         """Return which of the steps from `first` on are measured; None without probes."""
@@ -118,19 +151,25 @@ class Recent:
     """The last few segments that were drawn.
 
     Workers on one seed need the same segments at about the same time, and drawing a segment costs up to a
-    tenth of training on it.
+    tenth of training on it: one of them draws it, and only those that need it wait.
     """
 
     def __init__(self, most: int) -> None:
         self._most, self._lock = most, threading.Lock()
-        self._held: dict[Any, Batch] = {}
+        self._held: dict[Any, Future[Batch]] = {}
 
     def get(self, which: Any, draw: Callable[[], Batch]) -> Batch:
         """Return a segment; draw it if it is not among the last few."""
         with self._lock:
-            segment = self._held.pop(which, None)
-            # Drawing is only started here; nothing waits for it.
-            self._held[which] = draw() if segment is None else segment
+            known = self._held.pop(which, None)
+            segment = self._held[which] = Future() if known is None else known
             while len(self._held) > self._most:
                 del self._held[next(iter(self._held))]
-            return self._held[which]
+        if known is None:
+            try:
+                segment.set_result(draw())
+            except BaseException as error:
+                segment.set_exception(error)
+                with self._lock:
+                    self._held.pop(which, None)
+        return segment.result()
