@@ -1,8 +1,10 @@
 """Studies on a real Dask cluster, whose processes are killed."""
 
+import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -218,13 +220,23 @@ def test_a_cluster_on_this_machine_needs_no_address(tmp_path, monkeypatch):
     assert said[0].startswith("dashboard at http://127.0.0.1:")
 
 
-def test_nobody_at_the_address_is_said_soon(study_file, tmp_path):
+@pytest.mark.parametrize("someone", [False, True], ids=["nobody", "someone who never answers"])
+def test_an_address_without_an_answer_is_said_soon(someone, study_file, tmp_path):
+    with contextlib.ExitStack() as until_the_end:
+        port = 1
+        if someone:
+            silent = until_the_end.enter_context(socket.create_server(("127.0.0.1", 0)))
+            port = silent.getsockname()[1]
+        _no_answer_is_said_soon(port, study_file, tmp_path)
+
+
+def _no_answer_is_said_soon(port, study_file, tmp_path):
     began = time.monotonic()
-    where = ("--executor", "dask", "--address", "tcp://127.0.0.1:1")
+    where = ("--executor", "dask", "--address", f"tcp://127.0.0.1:{port}")
     command = [sys.executable, "-m", "denseam", "sweep", str(study_file), "--out", str(tmp_path), *where]
     found = subprocess.run(command, capture_output=True, text=True)
     assert (found.returncode, found.stdout) == (64, "")
-    assert found.stderr == "denseam: address tcp://127.0.0.1:1: no Dask scheduler answers there\n"
+    assert found.stderr == f"denseam: address tcp://127.0.0.1:{port}: no Dask scheduler answers there\n"
     assert time.monotonic() - began < 20
     assert not list(tmp_path.iterdir())
 

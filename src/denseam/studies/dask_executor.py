@@ -6,6 +6,7 @@ per thread). All workers need the versions of the driver and must see the folder
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import importlib
 import logging
@@ -16,7 +17,7 @@ import time
 import uuid
 import warnings
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -237,11 +238,22 @@ def _load(name: str) -> Any:
 def _client(target: Any) -> Any:
     distributed = _load("distributed")
     try:
+        if isinstance(target, str):
+            # In a thread of its own, since a notebook has a running loop.
+            with ThreadPoolExecutor(1) as thread:
+                thread.submit(asyncio.run, _asked(distributed, target)).result()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # versions are compared below
             return distributed.Client(target, timeout=REACH)
     except (OSError, ValueError, RuntimeError):
         raise InputError(f"address {target}: no Dask scheduler answers there") from None
+
+
+async def _asked(distributed: Any, address: str) -> None:
+    """Ask a scheduler who it is; a `Client` would wait forever for one that accepts but never answers."""
+    arguments = distributed.Security().get_connection_args("client")
+    async with distributed.rpc(address, timeout=REACH, connection_args=arguments) as scheduler:
+        await asyncio.wait_for(scheduler.identity(), REACH)
 
 
 def _allow_failures(deaths: int, dask_scheduler: Any = None) -> None:
