@@ -101,13 +101,18 @@ class LowerLoss(OfTwo):
     share: float = 0.0
 
     def measure(self, results: Results) -> Measured:
-        """Compare the best losses."""
-        losses = [results.verdict(s).best_loss for s in (self.better, self.worse)]
+        """Compare the best losses; one that diverges at every rate is infinite."""
+        settings = (self.better, self.worse)
+        losses = [results.verdict(s).best_loss for s in settings]
         scale = max(set(losses[0]) & set(losses[1]))
-        a, b = (loss[scale] for loss in losses)
-        if a is None or b is None:
+        a, b = (
+            math.inf if all_diverged(results, s, scale) else loss[scale]
+            for s, loss in zip(settings, losses, strict=True)
+        )
+        if a is None or b is None or a == b == math.inf:
             return Measured(None, f"no best loss at {self.better.letter} = {scale}")
-        text = f"{self.better.label}: {a:.3g}; {self.worse.label}: {b:.3g} at {self.better.letter} = {scale}"
+        words = (f"{s.label}: {_loss(x)}" for s, x in zip(settings, (a, b), strict=True))
+        text = f"{'; '.join(words)} at {self.better.letter} = {scale}"
         limit = (1 - self.share) * b
         return Measured(None if abs(a / limit - 1) <= SEEDS_AGREE else a < limit, text)
 
@@ -243,6 +248,15 @@ class SeedsAgree(Evidence):
                 if spread >= worst:
                     worst, where = spread, place
         return Measured(worst <= SEEDS_AGREE, f"seeds differ by at most {100 * worst:.1f} % ({where})")
+
+
+def all_diverged(results: Results, setting: Setting, scale: int) -> bool:
+    """Return whether all runs of a setting diverged at a scale."""
+    return all(row["status"] == "diverged" for row in results.rows(setting) if row["scale"] == scale)
+
+
+def _loss(loss: float) -> str:
+    return f"{loss:.3g}" if math.isfinite(loss) else "diverges"
 
 
 # --- words for verdicts ----------------------------------------------------------------------------

@@ -289,6 +289,11 @@ def test_best_losses_and_seeds():
     low, high = made_up(SWEEP), made_up(OTHER, level=lambda n: 0.3)
     assert measure(rates.LowerLoss(SWEEP, OTHER), low, high).holds is True
     assert measure(rates.LowerLoss(OTHER, SWEEP), low, high).holds is False
+    assert measure(rates.LowerLoss(SWEEP, OTHER, share=0.3), low, high).holds is True
+    assert measure(rates.LowerLoss(SWEEP, OTHER, share=0.4), low, high).holds is False
+    gone = [row | {"status": "diverged", "final_mse": math.inf} for row in high]
+    assert measure(rates.LowerLoss(SWEEP, OTHER), low, gone).holds is True
+    assert measure(rates.LowerLoss(OTHER, SWEEP), low, gone).holds is False
     assert measure(rates.AsGood(OTHER, SWEEP), low, high).holds is False
     assert measure(rates.AsGood(OTHER, SWEEP), low, made_up(OTHER)).holds is True
     assert measure(rates.SeedsAgree((SWEEP,)), low).holds is True
