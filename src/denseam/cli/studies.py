@@ -40,7 +40,10 @@ from denseam.rules.table import unprescribed
 if TYPE_CHECKING:
     from denseam.studies.engine.times import Times
     from denseam.studies.records import By, Records
+    from denseam.studies.study import Study
 
+#: The most runs that `sweep` trains without asking.
+MOST_UNASKED = 100_000
 #: The learning rate of a check, by default that of its optimizer.
 _DEFAULT_RATES = ", ".join(f"{name} {rule.eta0:g}" for name, rule in OPTIMIZERS.items())
 
@@ -56,6 +59,7 @@ _DEFAULT_RATES = ", ".join(f"{name} {rule.eta0:g}" for name, rule in OPTIMIZERS.
 @takes(study_options())
 @click.option("--axis", multiple=True, help="Sweep another axis, as in s2_0=0.5:2:5 (the same as --s2-0).")
 @click.option("--out", help="Folder for the results; existing runs are kept.")
+@click.option("--yes", is_flag=True, help=f"Train more than {MOST_UNASKED:,} runs without asking.")
 @json_option
 @quiet_option
 def sweep(
@@ -64,6 +68,7 @@ def sweep(
     where: dict[str, Any],
     axis: Sequence[str],
     out: str | None,
+    yes: bool,
     json_: bool,
     quiet: bool,
 ) -> int:
@@ -89,6 +94,7 @@ def sweep(
             print(f"warning: {study.name}: {why}", file=sys.stderr)
         for limit in study.regime.limits(max(study.scales)):
             print(f"warning: {study.name}: {limit}", file=sys.stderr)
+    _agree(studies, yes=yes, quiet=quiet)
     with training_on(cluster, folder, progress_of(quiet)) as training:
         summary = run_studies(studies, folder, **training)
     say_skipped(summary.records.skipped, summary.records.contradictions)
@@ -106,6 +112,26 @@ def sweep(
     )
     show(json_, document, print, text)
     return IO_ERROR if summary.set_aside else OK
+
+
+def _agree(studies: Sequence[Study], *, yes: bool, quiet: bool) -> None:
+    """Say what very many runs will cost, and ask whether to train them; refuse them if nobody is there."""
+    from denseam.report.wording import duration
+    from denseam.studies.runner import expense
+    from denseam.training.devices import here
+
+    if sum(study.count for study in studies) <= MOST_UNASKED:
+        return
+    platform = here()
+    one = "one core" if platform == "cpu" else "one GPU"
+    cost = expense(studies, platform)
+    text = f"{cost.runs:,} runs take {one} about {duration(cost.seconds)}"
+    if yes:
+        progress_of(quiet).message(text)
+    elif not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise InputError(f"{text}; give --yes to train them")
+    elif not click.confirm(f"{text}. Train them?", err=True):
+        raise InputError("nothing was trained")
 
 
 def _parts(times: Times | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import sys
 import threading
@@ -168,16 +169,18 @@ class _Sweep:
         self.note = "starting"
         self._began = time.perf_counter()
         self._lock = threading.Lock()
-        self._cost = sum(_price(spec) * study.updates(spec.shape) for study, specs in todo for spec in specs)
-        self._done_cost = 0.0
+        self._cost = self._done_cost = 0.0
         self._rows: dict[tuple[str, int], _Row] = {}
         #: The rows that wait for a run, by its key; two studies may share a run.
-        self._waiting: dict[str, list[_Row]] = {}
+        self._waiting: dict[str, tuple[_Row, ...]] = {}
         for study, specs in todo:
+            scales = {spec.scale: spec.shape for spec in specs}
+            updates = {scale: study.updates(shape) for scale, shape in scales.items()}
+            rows = {scale: (self._rows.setdefault((study.name, scale), _Row()),) for scale in scales}
             for spec in specs:
-                row = self._rows.setdefault((study.name, spec.scale), _Row())
-                row.total += 1
-                self._waiting.setdefault(spec.key, []).append(row)
+                rows[spec.scale][0].total += 1
+                self._waiting[spec.key] = self._waiting.get(spec.key, ()) + rows[spec.scale]
+                self._cost += updates[spec.scale] * _price(spec)
 
     def advance(self, steps: int, spec: RunSpec) -> None:
         with self._lock:
@@ -187,7 +190,8 @@ class _Sweep:
     def count(self, outcomes: Sequence[Outcome]) -> None:
         with self._lock:
             for outcome in outcomes:
-                row = self._waiting[outcome.spec.key].pop(0)
+                row, *others = self._waiting[outcome.spec.key]
+                self._waiting[outcome.spec.key] = tuple(others)
                 row.done += 1
                 if outcome.status == "diverged":
                     row.diverged += 1
@@ -234,4 +238,9 @@ def _time(seconds: float) -> str:
 
 def _price(spec: RunSpec) -> float:
     """Return the operations of one step, with a small overhead for the call."""
-    return step_operations(spec.shape, burn_in=spec.values["burn_in"]) + 1e5
+    return _operations(spec.shape, spec.values["burn_in"]) + 1e5
+
+
+@functools.lru_cache(maxsize=1024)
+def _operations(shape: Shape, burn_in: float) -> float:
+    return step_operations(shape, burn_in=burn_in)

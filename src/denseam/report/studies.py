@@ -63,7 +63,7 @@ def study_document(
         "zero": _mean([r["zero_mse"] for r in rows]),
         "verdict": _verdict_document(judged),
         "epochs": epochs,
-        "stops": _stop_documents(rows, judged, epochs, stops, target),
+        "stops": _stop_documents(rows, judged, stops, target),
         "runs": _run_columns(drawn, judged.axis, scales, values, seeds),
         "curves": [[_rounded(v, 4) for v in _curve(r, epochs)] for r in drawn] if curves else [],
         "left_out": left_out,
@@ -123,12 +123,12 @@ def _verdict_row(v: Verdict, scale: int, smallest: bool) -> dict[str, Any]:
 
 
 def _stop_documents(
-    rows: list[Row], judged: Verdict, epochs: list[int], stops: list[int], target: int | None
+    rows: list[Row], judged: Verdict, stops: list[int], target: int | None
 ) -> list[dict[str, Any]]:
     """Return the verdict after some epochs and at the end; without curves, only at the end."""
     epochs_or_end: list[int | None] = [*stops] or [None]
-    thinned = [r | {"loss": _curve(r, epochs), "loss_epochs": epochs} for r in rows] if stops[:-1] else []
-    earlier = [verdict(thinned, axis=judged.axis, target=target, epoch=epoch)[0] for epoch in stops[:-1]]
+    records = Records(rows)
+    earlier = [verdict(records, axis=judged.axis, target=target, epoch=epoch)[0] for epoch in stops[:-1]]
     return [
         {
             "epoch": epoch,

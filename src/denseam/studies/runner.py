@@ -24,7 +24,7 @@ from denseam.studies.records import Records, Row, row
 from denseam.studies.shards import cut, outcome
 from denseam.studies.store import Store
 from denseam.studies.study import RunSpec, Study
-from denseam.training.devices import check_precision, platform_of
+from denseam.training.devices import PREPARING, RATES, check_precision, platform_of
 from denseam.training.progress import Progress
 from denseam.training.stopping import looking
 
@@ -61,6 +61,32 @@ class Summary:
         if self.set_aside:
             raise RunsSetAside(self.set_aside)
         return self.records
+
+
+@dataclasses.dataclass(frozen=True)
+class Expense:
+    """What studies will cost, roughly.
+
+    Attributes
+    ----------
+    runs
+        Their number.
+    seconds
+        The time that one core, or one GPU, needs for all of them.
+    """
+
+    runs: int
+    seconds: float
+
+
+def expense(studies: Sequence[Study], platform: str) -> Expense:
+    """Return what the runs of studies will cost on a CPU or a GPU, at its usual rate."""
+    seconds = 0.0
+    for study in studies:
+        of_scale = study.count / len(study.scales)
+        for shape in map(study.shape, study.scales):
+            seconds += of_scale * (study.operations(shape) / RATES[platform] + PREPARING)
+    return Expense(sum(study.count for study in studies), seconds)
 
 
 class RunsLost(OSError):

@@ -146,9 +146,8 @@ class Store:
         curves: dict[str, list[float]] = {}
         for path in (self.shards / name for name in sorted(self.names())):
             with contextlib.suppress(Exception):  # named by `read` already
-                if wanted & {row["key"] for row in _read_shard(path, ["key"])}:
-                    rows = _read_shard(path, ["key", "loss"])
-                    curves = {row["key"]: row["loss"] for row in rows if row["key"] in wanted} | curves
+                for row in _chosen(_shard_table(path, ["key", "loss"]), wanted):
+                    curves.setdefault(row["key"], row["loss"])
         if wanted - curves.keys():
             raise OSError(errno.ESTALE, "the folder changed while it was read", str(self.folder))
         return curves
@@ -168,29 +167,54 @@ def parquet_bytes(records: Records) -> bytes:
 
 
 def _read_shard(path: Path, columns: list[str]) -> list[Row]:
-    """Return the rows of a shard, after checking that it is one and that no byte has changed."""
-    if path.suffix not in (".parquet", ".json") or path.stem.count("-") != 1:
-        raise ValueError("not a shard of runs")
-    content = path.read_bytes()
-    if _digest(content) != path.stem.split("-")[1]:
-        raise ValueError("damaged: its content is not what was written")
-    table = (_json_table if path.suffix == ".json" else _parquet_table)(content)
+    """Return the rows of a shard, after checking that it is one and that its cells are those of runs."""
+    table = _shard_table(path)
     check_cells(table)
     present = set(table.column_names)
     chosen = table.select([c for c in columns if c in present])
     empty = [c for c in OPTIONAL if c in chosen.column_names and chosen[c].null_count == len(chosen)]
     rows: list[Row] = chosen.drop_columns(empty).to_pylist()
+    _share_texts(rows)
     later = {c: LATER.get(c) for c in columns if c not in present and c not in OPTIONAL}
     if later:
         rows = [row | later for row in rows]
     return with_defaults(rows, [c for c in chosen.column_names if chosen[c].null_count])
 
 
-def _parquet_table(content: bytes) -> Any:
+def _share_texts(rows: Sequence[Row]) -> None:
+    """Make equal texts one object: most rows have the same ones, which would take a tenth of the memory."""
+    known: dict[str, str] = {}
+    texts = [c for c in rows[0] if COLUMNS.get(c) == "s" and c != "key"] if rows else []
+    for row in rows:
+        for c in texts:
+            row[c] = known.setdefault(row[c], row[c])
+
+
+def _shard_table(path: Path, columns: list[str] | None = None) -> Any:
+    """Return these columns of a shard, or all, after checking that no byte has changed."""
+    if path.suffix not in (".parquet", ".json") or path.stem.count("-") != 1:
+        raise ValueError("not a shard of runs")
+    content = path.read_bytes()
+    if _digest(content) != path.stem.split("-")[1]:
+        raise ValueError("damaged: its content is not what was written")
+    if path.suffix == ".parquet":
+        return _parquet_table(content, columns)
+    table = _json_table(content)
+    return table if columns is None else table.select(columns)
+
+
+def _chosen(table: Any, keys: set[str]) -> list[Row]:
+    """Return the rows of a table with these keys."""
+    places = [i for i, key in enumerate(table["key"].to_pylist()) if key in keys]
+    rows: list[Row] = table.take(places).to_pylist() if places else []
+    return rows
+
+
+def _parquet_table(content: bytes, columns: list[str] | None = None) -> Any:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    return pq.ParquetFile(pa.BufferReader(content)).read(use_threads=False)
+    return pq.ParquetFile(pa.BufferReader(content)).read(columns, use_threads=False)
 
 
 def _json_table(content: bytes) -> Any:
@@ -207,27 +231,37 @@ def write_export(out: str | os.PathLike[str], content: bytes) -> None:
 
 def csv_text(records: Records) -> str:
     """Return the columns of single values as CSV; infinity is `inf`."""
-    columns = [c for c in COLUMNS if COLUMNS[c] != "l"]
-    return _csv([columns, *([row[c] for c in columns] for row in records)])
+    return _csv({c: [row[c] for row in records] for c in COLUMNS if COLUMNS[c] != "l"})
 
 
 def probes_csv(records: Records) -> str:
     """Return the probes as CSV, one row for each run and step."""
     named = [(name, c) for name, c in PROBE_COLUMNS.items() if any(row.get(c) for row in records)]
     whose = ("key", "study", "scale", "features", "memories", "samples", "batch", "eta0", "seed")
-    lines: list[list[Any]] = [[*whose, "step", *(name for name, _ in named)]]
+    table: dict[str, list[Any]] = {c: [] for c in (*whose, "step", *(name for name, _ in named))}
     for row in records:
-        for i, step in enumerate(row.get("probe_steps") or ()):
-            values = (row[c][i] if row.get(c) else None for _, c in named)
-            lines.append([*(row[c] for c in whose), int(step), *values])
-    return _csv(lines)
+        steps = row.get("probe_steps") or ()
+        table["step"] += map(int, steps)
+        for c in whose:
+            table[c] += [row[c]] * len(steps)
+        for name, c in named:
+            table[name] += row[c] if row.get(c) else [None] * len(steps)
+    return _csv(table)
 
 
-def _csv(lines: Iterable[Sequence[Any]]) -> str:
-    """Return lines of cells as CSV; spreadsheets must not take a text for a formula."""
+def _csv(table: Mapping[str, Sequence[Any]]) -> str:
+    """Return columns as CSV; spreadsheets must not take a text for a formula."""
+    columns = []
+    for name, cells in table.items():
+        if COLUMNS.get(name) == "s":
+            plain = {text: without_formula(text) if text else text for text in set(cells)}
+            columns.append([plain[text] for text in cells])
+        else:
+            columns.append(list(cells))
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerows([without_formula(v) if isinstance(v, str) else v for v in line] for line in lines)
+    writer.writerow(table)
+    writer.writerows(zip(*columns, strict=True))
     return file.getvalue()
 
 

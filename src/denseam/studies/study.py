@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import hashlib
 import itertools
-import json
 import math
 import warnings
 from collections.abc import Iterable, Mapping
@@ -38,6 +36,7 @@ from denseam.rules.schedules import (
 )
 from denseam.rules.table import STEP, is_prescribed
 from denseam.studies.description import AXES, Description
+from denseam.studies.keys import Documents, digest
 from denseam.training.quantities import log_spaced, resolve
 
 #: Increased whenever a change of the engine changes results beyond rounding; part of every run key.
@@ -476,18 +475,22 @@ class Study(Description, Shown):
         """A short hash of the settings and of the regime: the same for runs that can be compared."""
         ratios = dataclasses.asdict(self.regime)  # type: ignore[call-overload]  # every regime is a dataclass
         whole = {k: int(v) for k, v in ratios.items() if isinstance(v, float) and v.is_integer()}
-        return _hash(self.settings() | {"ratios": ratios | whole})[:12]
+        return digest(self.settings() | {"ratios": ratios | whole})[:12]
+
+    @property
+    def count(self) -> int:
+        """The number of runs."""
+        axes = (*self.grid.values(), self.scales, tuple(self.seeds))  # type: ignore[arg-type]
+        return math.prod(map(len, axes))
 
     def runs(self) -> list[RunSpec]:
         """Return every run, scale by scale, seed by seed; refuse more than a study can have.
 
         A search along many axes has few of their values in common, and takes its runs from `runs_at`.
         """
-        axes = (*self.grid.values(), self.scales, tuple(self.seeds))  # type: ignore[arg-type]
-        count = math.prod(map(len, axes))
-        if count > MOST_RUNS:
+        if self.count > MOST_RUNS:
             raise InputError(
-                f"a study must have at most {MOST_RUNS} runs, got {count}: fewer seeds or values"
+                f"a study must have at most {MOST_RUNS} runs, got {self.count}: fewer seeds or values"
             )
         return self.runs_at(
             dict(zip(self.grid, point, strict=True)) for point in itertools.product(*self.grid.values())
@@ -495,30 +498,31 @@ class Study(Description, Shown):
 
     def runs_at(self, points: Iterable[Mapping[str, float]]) -> list[RunSpec]:
         """Return the runs at these axis values (first values for other axes), for all scales and seeds."""
-        settings, points = self.settings(), list(points)
         first = {axis: values[0] for axis, values in self.grid.items()}
+        valued = [first | dict(point) for point in points]
+        keyed = [{axis: v for axis, v in values.items() if _in_key(AXES[axis], v)} for values in valued]
         specs = []
         for scale in self.scales:
-            shape = self.shape(scale)
-            own = self.learning_schedule.own
-            factors = Timetable(self.schedule, self.updates(shape)).digest() if own else None
+            shape, documents = self.shape(scale), Documents(self._document(scale), keyed)
             for seed in self.seeds:  # type: ignore[union-attr]  # a tuple since __post_init__
-                for point in points:
-                    values = first | dict(point)
-                    document = settings | {
-                        "shape": {letter: getattr(shape, letter) for letter in "NKPB"},
-                        "epochs": self.epochs_at(shape),
-                        "seed": seed,
-                        "values": {axis: v for axis, v in values.items() if _in_key(AXES[axis], v)},
-                    }
-                    if shape.T > 1:
-                        document["steps"] = shape.T
-                    if self.probes:
-                        document["probe_steps"] = self.steps_to_probe(shape)
-                    if factors is not None:
-                        document["factors"] = factors
-                    specs.append(RunSpec(_hash(document), scale, shape, seed, values))
+                keys = documents.digests(seed)
+                specs += [RunSpec(k, scale, shape, seed, v) for k, v in zip(keys, valued, strict=True)]
         return specs
+
+    def _document(self, scale: int) -> dict[str, Any]:
+        """Return what the key of a run at a scale is made of, besides its seed and its values."""
+        shape = self.shape(scale)
+        document = self.settings() | {
+            "shape": {letter: getattr(shape, letter) for letter in "NKPB"},
+            "epochs": self.epochs_at(shape),
+        }
+        if shape.T > 1:
+            document["steps"] = shape.T
+        if self.probes:
+            document["probe_steps"] = self.steps_to_probe(shape)
+        if self.learning_schedule.own:
+            document["factors"] = Timetable(self.schedule, self.updates(shape)).digest()
+        return document
 
     def describe(self) -> str:
         """Return one line for people."""
@@ -562,7 +566,3 @@ def lagrangian_of(activation: str | Lagrangian, power: float | None) -> Lagrangi
     if activation != "relu":
         raise InputError(described.belonging_problem(activation))
     return known[activation](power)
-
-
-def _hash(document: Any) -> str:
-    return hashlib.sha256(json.dumps(document, sort_keys=True, default=str).encode()).hexdigest()[:32]

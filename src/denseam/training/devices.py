@@ -19,6 +19,8 @@ MEMORY_SHARE = 0.5
 #: much is done at a time.
 RATES: Mapping[str, float] = {"cpu": 5e10, "gpu": 5e13}
 CALLING: Mapping[str, float] = {"cpu": 2e-6, "gpu": 2e-5}
+#: Seconds that a run takes besides its steps: its model, its evaluation, its record.
+PREPARING = 4e-3
 #: Precision → how XLA computes products of matrices.
 MATMUL: Mapping[str, str] = {
     "float32": "highest",
@@ -31,6 +33,11 @@ MATMUL: Mapping[str, str] = {
 def platform_of(device: Any) -> str:
     """Return 'cpu', or 'gpu' for every kind of accelerator."""
     return "cpu" if device.platform == "cpu" else "gpu"
+
+
+def here() -> str:
+    """Return the platform of the default device."""
+    return platform_of(jax.devices()[0])
 
 
 def cores() -> int:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import denseam as dam
-from denseam.analysis import sentences
+from denseam.analysis import grid, sentences
 from denseam.analysis.causes import Action, Cause, Caution, CheckCause, Flag, Next
 from denseam.analysis.statistics import slope, slope_error
 from denseam.analysis.transfer import COLUMNS, exit_code, verdict
@@ -76,6 +76,13 @@ def test_a_fixed_optimum_transfers():
     assert judged.base == 32
     assert judged.edge == dict.fromkeys((32, 64, 128, 256), pytest.approx(GRID[10]))
     assert judged.collapse == pytest.approx(0, abs=1e-6)
+
+
+def test_differences_of_many_seeds_are_those_of_all_pairs():
+    curves = np.random.default_rng(0).standard_normal((9, 5))
+    pairs = [np.mean(np.abs(a - b)) for i, a in enumerate(curves) for b in curves[:i]]
+    assert grid._mean_difference(curves) == pytest.approx(np.mean(pairs), rel=1e-12)
+    assert grid._mean_difference(np.tile(curves[0], (7, 1))) == 0
 
 
 def test_the_held_out_loss_is_judged_on_its_own():

@@ -2,6 +2,7 @@ import contextlib
 import csv
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -194,6 +195,21 @@ def test_sweep_reports_in_json_alone_and_resumes(swept):
     again = run(*SWEEP, out, "--json", "--quiet")
     assert json.loads(again.stdout)["reused"] == 54
     assert again.stderr == ""
+
+
+def test_very_many_runs_need_a_yes_and_their_cost_is_said(tmp_path, inside, monkeypatch):
+    study = "sweep --activation relu --optimizer sgd --scales 8,16 --epochs 1".split()
+    many = inside(*study, "--eta0", "1e-3:1:50", "--seeds", 10_000, "--out", tmp_path)
+    assert (many.returncode, many.stdout) == (64, "")
+    (line,) = many.stderr.splitlines()
+    assert re.fullmatch(r"denseam: 1,000,000 runs take one core about .*; give --yes to train them", line)
+
+    monkeypatch.setattr("denseam.cli.studies.MOST_UNASKED", 3)
+    few = [*study, "--eta0", "0.01,0.1", "--seeds", "1", "--out", tmp_path]
+    assert inside(*few).returncode == 64
+    agreed = inside(*few, "--yes")
+    assert agreed.returncode == 0
+    assert "4 runs take one core about" in agreed.stderr
 
 
 def test_verdict_in_json_and_for_people(swept, inside):

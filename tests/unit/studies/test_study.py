@@ -10,6 +10,7 @@ from denseam.data import Preparation
 from denseam.errors import InputError
 from denseam.rules import schedules
 from denseam.rules.fields import grid_values, logspace
+from denseam.studies import keys
 from denseam.studies.description import AXES
 from denseam.studies.documents import from_document, from_file, to_document
 from denseam.studies.study import Study
@@ -371,3 +372,15 @@ def test_a_step_above_one_is_allowed_where_it_is_asked_for():
     # Groups of probes keep what holds through several steps.
     probed = Study("relu", "sgd", (16,), (0.1,), steps=2, probes=("all",))
     assert set(probed.probes) < {*THROUGH}
+
+
+@pytest.mark.parametrize("same", [{"a": 1, "shape": {"N": 3}}, {"a": "ü", "width": 2.0, "zero": None}])
+def test_keys_of_many_documents_are_those_of_each(same):
+    values = [{"eta0": 0.1, "s2_0": 1.0}, {"eta0": 1e-7}, {}]
+    expected = [keys.digest({**same, "seed": 5, "values": each}) for each in values]
+    assert keys.Documents(same, values).digests(5) == expected
+
+
+def test_the_count_of_runs_is_known_without_them():
+    study = Study("relu", "sgd", (16, 32), (0.1, 0.2, 0.3), seeds=4, axes={"s2_0": (0.5, 1.0)})
+    assert study.count == len(study.runs()) == 48

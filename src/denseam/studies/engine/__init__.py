@@ -21,6 +21,7 @@ from typing import Any
 import jax
 
 from denseam.errors import InputError
+from denseam.rules import Shape
 from denseam.studies.engine.ahead import Coming
 from denseam.studies.engine.chunks import Chunk, cut, halves, in_order, model_bytes
 from denseam.studies.engine.layouts import train_chunk
@@ -64,8 +65,10 @@ def train_runs(
     platform = platform_of(devices[0])
     check_precision(study.precision, platform)
     threads = (workers or cores()) if platform == "cpu" else len(devices)
-    shapes = dict.fromkeys(spec.shape for spec in specs)
-    programs = {shape: Program(study, shape, platform, progress, threads) for shape in shapes}
+    by_shape: dict[Shape, list[RunSpec]] = {}
+    for spec in specs:
+        by_shape.setdefault(spec.shape, []).append(spec)
+    programs = {shape: Program(study, shape, platform, progress, threads) for shape in by_shape}
     free: queue.SimpleQueue[Any] = queue.SimpleQueue()
     for i in range(threads):
         free.put(devices[i % len(devices)])
@@ -74,7 +77,7 @@ def train_runs(
         [
             (program, chunk)
             for shape, program in programs.items()
-            for chunk in cut([spec for spec in specs if spec.shape == shape], program, threads)
+            for chunk in cut(by_shape[shape], program, threads)
         ]
     )
     coming = Coming(chunks, devices, times) if platform == "gpu" else None

@@ -52,17 +52,16 @@ def in_order(chunks: Sequence[tuple[Program, Chunk]]) -> list[tuple[Program, Chu
     First one of each shape, so that their programs are compiled side by side; then the others. The largest
     come first, so that no worker begins with a long one when the others are about to end.
     """
-    seen: set[int] = set()
+    programs = dict.fromkeys(program for program, _ in chunks)
+    operations = {program: program.study.operations(program.shape) for program in programs}
+    largest = sorted(chunks, key=lambda item: -sum(map(len, item[1])) * operations[item[0]])
+    seen: set[Program] = set()
     first: list[tuple[Program, Chunk]] = []
     others: list[tuple[Program, Chunk]] = []
-    for program, chunk in sorted(chunks, key=lambda item: -_operations(*item)):
-        (others if id(program) in seen else first).append((program, chunk))
-        seen.add(id(program))
+    for program, chunk in largest:
+        (others if program in seen else first).append((program, chunk))
+        seen.add(program)
     return first + others
-
-
-def _operations(program: Program, chunk: Chunk) -> float:
-    return sum(map(len, chunk)) * program.study.operations(program.shape)
 
 
 def halves(chunk: Chunk) -> list[Chunk]:
