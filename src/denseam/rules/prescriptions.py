@@ -16,6 +16,7 @@ from denseam.rules.powers import ONE, Power
 from denseam.rules.regimes import REGIMES, Regime, RegimeName
 from denseam.rules.table import (
     FAMILIES,
+    FAMILIES_OF_THE_PAPER,
     FIXED_MODEL,
     GRADIENT,
     HALF,
@@ -32,6 +33,8 @@ def _row(family: str, optimizer: OptimizerName, regime: RegimeName) -> Parameter
     source = "docs/regimes.md" if regime in FIXED_MODEL else "docs/optimizers.md"
     if steps > 1:
         source = "docs/recall-steps.md"
+    elif family not in FAMILIES_OF_THE_PAPER:
+        source = "docs/energies.md"
     elif optimizer in IN_THE_PAPER and regime not in FIXED_MODEL:
         source = "Table 1 of the paper" if prescribed else "the paper's experiments"
     source += "" if prescribed else "; not prescribed"

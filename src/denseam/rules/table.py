@@ -197,8 +197,8 @@ TABLE: Mapping[tuple[str, str, str], Row] = {
     for name, rule in OPTIMIZERS.items()
     for regime, family in MULTIPLIERS
 }
-#: The optimizers of the paper's table.
-IN_THE_PAPER = ("sgd", "adam")
+#: The optimizers and the families of the paper's table.
+IN_THE_PAPER, FAMILIES_OF_THE_PAPER = ("sgd", "adam"), ("elementwise", "softmax")
 
 #: regime → how large an entry of the gradient of W, b, c is in a centred model with the prescribed s1, s2.
 #: Each is a mean over B samples with random signs (B^-1/2 in proportion) of, for W, s2 times one neuron's S

@@ -326,7 +326,7 @@ def test_ctrl_c_stops_with_130_and_keeps_what_is_finished(tmp_path):
         ("export . --format xml", ["format"]),
         ("bench --features 2", ["features"]),
         ("sweep --activation relu --optimizer sgd --scales 16 --eta0 0.1 --probes K_eff --out x",
-         ["probe K_eff", "needs the activation 'softmax'"]),
+         ["probe K_eff", "needs an activation that sums to one"]),
         ("sweep --activation relu --optimizer sgd --scales 16 --eta0 0.1 --probes Z --probe-steps 0,9999 --out x",
          ["probe_steps must be at most"]),
         ("sweep --activation relu --optimizer sgd --scales 16 --eta0 0.1 --parameterization s2=M --out x",
