@@ -322,6 +322,13 @@ def faults() -> str:
     return table(("", "tried", "handled", "wrong"), rows)
 
 
+def energies(part: str) -> str:
+    """Return the rows of further activations in a regime, or the wrong rows beside them."""
+    from docs import energies
+
+    return energies.controls() if part == "controls" else energies.table(part)
+
+
 #: File under `_generated` → what it holds.
 FRAGMENTS: Mapping[str, Callable[[], str]] = {
     "claims-summary.md": summary,
@@ -338,6 +345,9 @@ FRAGMENTS: Mapping[str, Callable[[], str]] = {
     "findings-decay.md": functools.partial(findings, "decay"),
     "findings-lengths.md": functools.partial(findings, "batch-rule", "horizon-rule"),
     "faults.md": faults,
+    "energies-proportional.md": functools.partial(energies, "proportional"),
+    "energies-memories-only.md": functools.partial(energies, "memories-only"),
+    "energies-controls.md": functools.partial(energies, "controls"),
 }
 
 
