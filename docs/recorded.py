@@ -358,6 +358,13 @@ def faults() -> str:
     return table(("", "tried", "handled", "wrong"), rows)
 
 
+def energies(part: str) -> str:
+    """Return the rows of further activations in a regime, or the wrong rows beside them."""
+    from docs import energies
+
+    return energies.controls() if part == "controls" else energies.table(part)
+
+
 #: File under `_generated` → what it holds.
 FRAGMENTS: Mapping[str, Callable[[], str]] = {
     "claims-summary.md": summary,
@@ -381,6 +388,9 @@ FRAGMENTS: Mapping[str, Callable[[], str]] = {
     "findings-softmax-steps.md": functools.partial(findings, "steps-softmax"),
     "findings-completion.md": functools.partial(findings, "completion"),
     "faults.md": faults,
+    "energies-proportional.md": functools.partial(energies, "proportional"),
+    "energies-memories-only.md": functools.partial(energies, "memories-only"),
+    "energies-controls.md": functools.partial(energies, "controls"),
 }
 
 

@@ -13,12 +13,27 @@ ACTIVATIONS = {
     "tanh": (dam.tanh(), {}),
 }
 
+#: Activations that need no product with optimizers and regimes: training knows them by σ and J alone.
+FURTHER = {
+    "sigmoid": (dam.sigmoid(), {}),
+    "softplus": (dam.softplus(), {}),
+    "exp": (dam.exp(), {}),
+    "polynomial": (dam.polynomial((0.5, 1.0, 1.0, 0.4)), {"p": (0.5, 1.0, 1.0, 0.4)}),
+    "ghostmax": (dam.ghostmax(), {}),
+    "topk": (dam.topk(3), {"p": 3}),
+    "topshare": (dam.topshare(0.4), {"p": 0.4}),
+    "entmax": (dam.entmax(1.5), {"p": 1.5}),
+    "entmax2.3": (dam.entmax(2.3), {"p": 2.3}),
+    "sparsemax": (dam.entmax(2), {"p": 2}),
+    "relative-entmax": (dam.relative_entmax(1.3), {"p": 1.3}),
+    "normmax": (dam.normmax(2), {"p": 2}),
+    "relative-normmax": (dam.relative_normmax(1.6), {"p": 1.6}),
+}
+
 
 def plain(model: dam.DenseAM, name: str) -> reference.Model:
     """The same model in the reference's hands."""
     arrays = {f: np.asarray(getattr(model, f)) for f in ("W", "b", "c")}
     scalars = {f: float(getattr(model, f)) for f in ("s1", "s2", "s_b", "s_c")}
-    activation = "relu" if name.startswith("relu") else name
-    return reference.Model(
-        **arrays, **scalars, activation=activation, centred=model.centred, **ACTIVATIONS[name][1]
-    )
+    activation, own = (ACTIVATIONS | FURTHER)[name]
+    return reference.Model(**arrays, **scalars, activation=activation.name, centred=model.centred, **own)

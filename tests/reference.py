@@ -6,13 +6,66 @@ Samples are columns, as in the paper; C is a matrix; the Jacobian of σ is a K×
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from scipy.special import spence
 
 
 def double_factorial(n: int) -> int:
     return 1 if n <= 0 else n * double_factorial(n - 2)
 
 
+def root(function, low: float, high: float) -> float:
+    """Where a falling function is 0, by bisection."""
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if function(middle) > 0 else (low, middle)
+    return (low + high) / 2
+
+
+def entmax_threshold(z: np.ndarray, alpha: float, n: float) -> float:
+    """τ of p = n^(−1) [(α − 1)z − τ]₊^(1/(α−1)), Σp = 1; n = 1 for α-entmax, n = K relative to equal weights."""
+    y = (alpha - 1) * z
+    return root(lambda t: np.sum(np.clip(y - t, 0, None) ** (1 / (alpha - 1))) / n - 1, y.min() - n, y.max())
+
+
+def normmax_threshold(z: np.ndarray, alpha: float, n: float) -> float:
+    """τ with Σ [z − τ]₊^(α/(α−1)) = n: maximising p·z − ‖p‖_α (n = 1), or with n^((α−1)/α) ‖p‖_α (n = K)."""
+    return root(lambda t: np.sum(np.clip(z - t, 0, None) ** (alpha / (alpha - 1))) - n, z.min() - n, z.max())
+
+
+#: Name → whether sums over memories are means.
+ENTMAX, NORMMAX = {"entmax": False, "relative-entmax": True}, {"normmax": False, "relative-normmax": True}
+
+
+def largest(name: str, z: np.ndarray, p: float) -> np.ndarray:
+    """The places of the k largest, k = p or a share p of all."""
+    k = int(p) if name == "topk" else round(p * len(z))
+    return np.argsort(z)[::-1][:k]
+
+
 def sigma(name: str, z: np.ndarray, p: int = 1, beta: float = 1.0) -> np.ndarray:
+    if name == "sigmoid":
+        return 1 / (1 + np.exp(-z))
+    if name == "softplus":
+        return np.log(1 + np.exp(z))
+    if name == "exp":
+        return np.exp(z - 1)
+    if name == "polynomial":
+        return sum(a * z**j for j, a in enumerate(p))
+    if name == "ghostmax":
+        return np.exp(z) / (1 + np.sum(np.exp(z)))
+    if name in ("topk", "topshare"):
+        s = np.zeros_like(z)
+        places = largest(name, z, p)
+        s[places] = np.exp(z[places]) / np.sum(np.exp(z[places]))
+        return s
+    if name in ENTMAX:
+        n = len(z) if ENTMAX[name] else 1
+        tau = entmax_threshold(z, p, n)
+        return np.clip((p - 1) * z - tau, 0, None) ** (1 / (p - 1)) / n
+    if name in NORMMAX:
+        n = len(z) if NORMMAX[name] else 1
+        s = np.clip(z - normmax_threshold(z, p, n), 0, None) ** (1 / (p - 1))
+        return s / np.sum(s)
     if name == "identity":
         return z
     if name == "tanh":
@@ -25,6 +78,24 @@ def sigma(name: str, z: np.ndarray, p: int = 1, beta: float = 1.0) -> np.ndarray
 
 
 def Phi(name: str, z: np.ndarray, p: int = 1, beta: float = 1.0) -> float:
+    if name == "sigmoid":
+        return float(np.sum(np.log(1 + np.exp(z))))
+    if name == "softplus":
+        return float(-np.sum(spence(1 + np.exp(z))))  # −Li₂(−e^z), Li₂(x) = spence(1 − x)
+    if name == "exp":
+        return float(np.sum(np.exp(z - 1)))
+    if name == "polynomial":
+        return float(sum(a * np.sum(z ** (j + 1)) / (j + 1) for j, a in enumerate(p)))
+    if name == "ghostmax":
+        return float(np.log(1 + np.sum(np.exp(z))))
+    if name in ("topk", "topshare"):
+        return float(np.log(np.sum(np.exp(z[largest(name, z, p)]))))
+    if name in ENTMAX:  # p·z − Ω(p) at its maximum
+        n, s = (len(z) if ENTMAX[name] else 1), sigma(name, z, p)
+        return float(s @ z - n ** (p - 1) * (np.sum(s**p) - 1) / (p * (p - 1)))
+    if name in NORMMAX:
+        n, s = (len(z) if NORMMAX[name] else 1), sigma(name, z, p)
+        return float(s @ z - n ** ((p - 1) / p) * np.sum(s**p) ** (1 / p))
     if name == "identity":
         return float(np.sum(z**2) / 2)
     if name == "tanh":
@@ -36,6 +107,28 @@ def Phi(name: str, z: np.ndarray, p: int = 1, beta: float = 1.0) -> float:
 
 
 def jacobian(name: str, z: np.ndarray, p: int = 1, beta: float = 1.0) -> np.ndarray:
+    if name == "sigmoid":
+        return np.diag(np.exp(-z) / (1 + np.exp(-z)) ** 2)
+    if name == "softplus":
+        return np.diag(sigma("sigmoid", z))
+    if name == "exp":
+        return np.diag(np.exp(z - 1))
+    if name == "polynomial":
+        return np.diag(sum(j * a * z ** (j - 1) for j, a in enumerate(p) if j))
+    if name in ("ghostmax", "topk", "topshare"):
+        s = sigma(name, z, p)
+        return np.diag(s) - np.outer(s, s)
+    if name in ENTMAX:  # z = n^(α−1) p^(α−1)/(α − 1) + a constant, on the support
+        n, s = (len(z) if ENTMAX[name] else 1), sigma(name, z, p)
+        w = np.where(s > 0, np.where(s > 0, s, 1) ** (2 - p) / n ** (p - 1), 0)
+        return np.diag(w) - np.outer(w, w) / np.sum(w)
+    if name in NORMMAX:  # p = v/Σv with v = [z − τ]₊^m and ∂τ = p·∂z
+        s, m = sigma(name, z, p), 1 / (p - 1)
+        q = np.clip(z - normmax_threshold(z, p, len(z) if NORMMAX[name] else 1), 0, None)
+        of_v = np.diag(m * np.where(q > 0, np.where(q > 0, q, 1) ** (m - 1), 0)) @ (
+            np.eye(len(z)) - np.outer(np.ones_like(z), s)
+        )
+        return (of_v - np.outer(s, np.sum(of_v, axis=0))) / np.sum(q**m)
     if name == "identity":
         return np.eye(len(z))
     if name == "tanh":

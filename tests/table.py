@@ -35,4 +35,6 @@ BATCH_ONLY = {
     "muon": (0.4, 0.05, 1 / 16, 1 / 4, 1 / 4, 1 / 4),
 }
 #: Family and optimizer whose learning rate is not expected to transfer.
-UNPRESCRIBED = {("softmax", "sgd"), ("softmax", "muon")}
+UNPRESCRIBED = {("softmax", "sgd"), ("softmax", "muon"), *(("sparse", optimizer) for optimizer in FURTHER)}
+#: An activation of each family.
+OF_FAMILY = {"elementwise": "relu", "softmax": "softmax", "entmax": "relative-entmax", "sparse": "entmax"}

@@ -39,7 +39,25 @@ def test_every_fragment_is_shown_on_a_page(name):
     assert recorded.FRAGMENTS[name]().strip()
 
 
-@pytest.mark.parametrize("name", ["gallery.md", "regimes.md"])
+def test_rows_of_further_activations_are_as_the_page_says():
+    """Those with a row do not fail, and what is sparse or wrong does not transfer."""
+    from docs import energies
+
+    verdicts, found = energies.verdicts(), energies.exponents()
+    words = {case: verdicts[case.name].status for case in energies.cases() if case.name in verdicts}
+    assert len(words) > 10
+    for case, status in words.items():
+        wrong = case.rule != "prescription" or case.activation in energies.SPARSE
+        assert status != ("TRANSFERS" if wrong else "FAILS"), (case, status)
+    prescribed = [case for case, status in words.items() if status == "TRANSFERS" and case.name in found]
+    assert len(prescribed) >= 5
+    for case in prescribed:
+        for name, exponent in found[case.name]["exponents"].items():
+            expected = float(getattr(energies.rule_of(case), name).along(case.regime))
+            assert exponent == pytest.approx(expected, abs=0.1), (case, name)
+
+
+@pytest.mark.parametrize("name", ["energies.md", "gallery.md", "regimes.md"])
 def test_results_of_these_pages_are_generated(name):
     assert set(re.findall(r"\d[\d.]*\s%", page(name))) <= THRESHOLDS
     assert not re.findall(r"\\?η_?₀?[^.\n]{0,12}= ?\d\.\d+ (?:for|at) \$?K", page(name))

@@ -127,6 +127,7 @@ class CheckCause(enum.Enum):
     BIAS_OFFSET = "bias-offset"
     SPIKE = "spike"
     SOFTMAX_SGD = "softmax-sgd"
+    SPARSE = "sparse"
     LEARNING_RATE = "learning-rate"
     UNKNOWN = "unknown"
     RUNS_GONE = "runs-gone"

@@ -73,6 +73,8 @@ CHECK_REASONS = {
     "activations",
     CheckCause.SOFTMAX_SGD: "softmax with this optimizer: rows with a large activation get large updates, "
     "which make it larger; use Adam",
+    CheckCause.SPARSE: "sparse activation: a few memories answer, whatever K is, so that what a step changes "
+    "inside and outside of σ scales differently; use an activation relative to K",
     CheckCause.LEARNING_RATE: "learning rate: Z and F keep their size, but what a step changes in Z goes "
     "{power}; multiply eta_W by {inverse}",
     CheckCause.UNKNOWN: "{name}: at step {step} it {goes} and should {wanted}; no known cause fits",

@@ -26,7 +26,7 @@ from denseam.rules.optimizers import OPTIMIZERS
 from denseam.rules.regimes import REGIMES, regime_letter
 from denseam.rules.schedules import TWO_UNITS, decay_time_problems
 from denseam.rules.sizes import WORDS
-from denseam.rules.table import is_prescribed, unprescribed
+from denseam.rules.table import FAMILIES, is_prescribed, unprescribed
 from denseam.studies.description import DOCUMENT
 
 #: The parameters of one training.
@@ -52,7 +52,7 @@ def _sizes(prefix: str, meaning: Mapping[str, str], required: tuple[str, ...] = 
         "denseam prescribe --activation relu --optimizer adam --features 4096 --memories 8192 --eta0 0.03",
     ),
 )
-@option_of(Part.MODEL, "--activation", required=True, help="identity, relu, tanh or softmax.")
+@option_of(Part.MODEL, "--activation", required=True, help=f"{', '.join(FAMILIES)}.")
 @option_of(Part.TRAINING, "--optimizer", required=True, help=f"{', '.join(OPTIMIZERS)}.")
 @_sizes("", {"N": "the length of a sample", "K": "the rows of W"}, required=("N", "K"))
 @option_of(Part.GROWTH, "--regime", default="proportional", show_default=True, help=f"{', '.join(REGIMES)}.")

@@ -113,8 +113,12 @@ _LATER = {"gain": 1.0}
 
 def lagrangian_document(name: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Return a Lagrangian as a plain document, which earlier versions can read if they can have it."""
-    values = {key: float(value) for key, value in parameters.items()}
+    values: dict[str, Any] = {key: _plain(value) for key, value in parameters.items()}
     return {"name": name, **{key: v for key, v in values.items() if _LATER.get(key) != v}}
+
+
+def _plain(value: Any) -> Any:
+    return [float(v) for v in value] if isinstance(value, tuple) else float(value)
 
 
 def to_document(

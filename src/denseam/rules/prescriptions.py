@@ -9,12 +9,14 @@ from dataclasses import fields, replace
 from typing import Any, Protocol, runtime_checkable
 
 from denseam.errors import InputError, UnprescribedWarning, listed, refuse, together, typed
+from denseam.rules.activations import read_activation
 from denseam.rules.optimizers import AVERAGES, OPTIMIZERS, OptimizerName
 from denseam.rules.parameterizations import Parameterization
 from denseam.rules.powers import ONE, Power
 from denseam.rules.regimes import REGIMES, Regime, RegimeName
 from denseam.rules.table import (
     FAMILIES,
+    FAMILIES_OF_THE_PAPER,
     FIXED_MODEL,
     GRADIENT,
     HALF,
@@ -31,6 +33,8 @@ def _row(family: str, optimizer: OptimizerName, regime: RegimeName) -> Parameter
     source = "docs/regimes.md" if regime in FIXED_MODEL else "docs/optimizers.md"
     if steps > 1:
         source = "docs/recall-steps.md"
+    elif family not in FAMILIES_OF_THE_PAPER:
+        source = "docs/energies.md"
     elif optimizer in IN_THE_PAPER and regime not in FIXED_MODEL:
         source = "Table 1 of the paper" if prescribed else "the paper's experiments"
     source += "" if prescribed else "; not prescribed"
@@ -48,14 +52,15 @@ class HasFamily(Protocol):
 
     @property
     def family(self) -> str:
-        """Either 'elementwise' or 'softmax'."""
+        """One of 'elementwise', 'softmax', 'entmax' and 'sparse'."""
 
 
 def _family(activation: str | HasFamily) -> str:
     if isinstance(activation, str):
-        if activation not in FAMILIES:
+        name = read_activation(activation).name
+        if name not in FAMILIES:
             raise InputError(f"activation must be {listed(FAMILIES)}, got {activation!r}")
-        return FAMILIES[activation]
+        return FAMILIES[name]
     family = getattr(activation, "family", None)
     if family not in FAMILIES.values():
         raise InputError(
@@ -88,13 +93,13 @@ def prescription(
     """Return the row of the table for an activation, an optimizer and a regime.
 
     Those of SGD and Adam are the paper's Table 1. Softmax has no prescription with SGD, nor with Muon, nor
-    through several steps of recall: their row is returned with ``prescribed`` False, and an
-    `UnprescribedWarning` says so.
+    through several steps of recall, and sparse activations have none at all: their row is returned with
+    ``prescribed`` False, and an `UnprescribedWarning` says so.
 
     Parameters
     ----------
     activation
-        'identity', 'relu', 'tanh', 'softmax', or any Lagrangian.
+        A name of `denseam.rules.table.FAMILIES`, as in 'relu' or 'relative-entmax(1.5)', or any Lagrangian.
     optimizer
         'sgd', 'adam', 'adamw', 'lion', 'sign' or 'muon'.
     regime

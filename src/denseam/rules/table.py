@@ -21,14 +21,29 @@ CONSTANTS: Mapping[str, str] = {
     "s1": "s1_0", "s2": "s2_0", "eta_W": "eta0", "eta_b": "eta_b0", "eta_c": "eta_c0", "step": "tau",
 }  # fmt: skip
 
-#: The row of the table an activation belongs to. Those called 'elementwise' send order-one
-#: pre-activations to order-one activations; 'softmax' sends them to activations of order 1/K.
+#: The row of the table an activation belongs to (docs/energies.md). Those called 'elementwise' send order-one
+#: pre-activations to order-one activations. Those of the other families sum to one: 'softmax' and 'entmax'
+#: are of order 1/K, the first exponential in h and the second a power; 'sparse' are zero but for a few.
 FAMILIES: Mapping[str, str] = {
     "identity": "elementwise",
     "relu": "elementwise",
     "tanh": "elementwise",
     "softmax": "softmax",
+    "sigmoid": "elementwise",
+    "softplus": "elementwise",
+    "exp": "elementwise",
+    "polynomial": "elementwise",
+    "ghostmax": "softmax",
+    "topk": "sparse",
+    "entmax": "sparse",
+    "normmax": "sparse",
+    "topshare": "softmax",
+    "relative-entmax": "entmax",
+    "relative-normmax": "entmax",
 }
+
+#: Families whose activations sum to one, and those of them whose activations are of order 1/K.
+SUMS_TO_ONE, OF_ORDER_ONE_OVER_K = ("softmax", "entmax", "sparse"), ("softmax", "entmax")
 
 
 def relu_constant(power: float) -> float:
@@ -52,6 +67,10 @@ _MULTIPLIERS: Mapping[tuple[str, str], tuple[Power, Power, tuple[str, str]]] = {
     # Table 1 prints s2 = 1 and the appendix √N; N is fixed here, so they differ by a constant, and
     # the figures use √N.
     ("memories-only", "softmax"): (_INV_SQRT_N, _SQRT_N, ("softmax-s1", "K-only-scaling, softmax")),
+    ("proportional", "entmax"): (_INV_SQRT_N, _SQRT_K, ("docs/energies.md", "docs/energies.md")),
+    ("memories-only", "entmax"): (_INV_SQRT_N, _SQRT_N, ("docs/energies.md", "docs/energies.md")),
+    ("proportional", "sparse"): (_INV_SQRT_N, ONE, ("docs/energies.md", "docs/energies.md")),
+    ("memories-only", "sparse"): (_INV_SQRT_N, ONE, ("docs/energies.md", "docs/energies.md")),
 }
 #: Regimes in which the model does not grow; their multipliers are those in proportion.
 FIXED_MODEL = ("batch-only", "samples-only", "epochs", "steps-only")
@@ -91,11 +110,16 @@ PER_STEP: Mapping[str, Power] = {
 
 #: Family and normalisation for which no learning rate is known to transfer. Softmax gives rows with a large
 #: activation large updates, which make it larger (eq. softmax-row-gradient), unless entries are normalised.
-UNPRESCRIBED = ("softmax", Normalisation.GRADIENT), ("softmax", Normalisation.ORTHOGONAL)
+#: What is sparse has outputs in the space of a few memories, whose share of N features vanishes.
+UNPRESCRIBED = (
+    ("softmax", Normalisation.GRADIENT),
+    ("softmax", Normalisation.ORTHOGONAL),
+    *(("sparse", normalisation) for normalisation in Normalisation),
+)
 
 #: Family → the largest number of steps of recall for which a rule is known. A state of softmax that leaves
 #: the trained region runs to attractors of size s2‖w‖, which grow with K (docs/recall-steps.md).
-MOST_STEPS: Mapping[str, int] = {"softmax": 1}
+MOST_STEPS: Mapping[str, int] = dict.fromkeys(SUMS_TO_ONE, 1)
 
 #: (regime, family) → the paper's equation for eta_W under SGD and under Adam.
 _RATE_EQUATIONS: Mapping[tuple[str, str], tuple[str, str]] = {
@@ -103,6 +127,10 @@ _RATE_EQUATIONS: Mapping[tuple[str, str], tuple[str, str]] = {
     ("proportional", "softmax"): ("none (as in the experiments)", "softmax-adam-dz-scaling"),
     ("memories-only", "elementwise"): ("only-K-scaling-final", "adam-df1-scale"),
     ("memories-only", "softmax"): ("none (as in the experiments)", "softmax-adam-dz-scaling"),
+    ("proportional", "entmax"): ("docs/energies.md", "docs/energies.md"),
+    ("memories-only", "entmax"): ("docs/energies.md", "docs/energies.md"),
+    ("proportional", "sparse"): ("docs/energies.md", "docs/energies.md"),
+    ("memories-only", "sparse"): ("docs/energies.md", "docs/energies.md"),
 }
 
 
@@ -132,7 +160,9 @@ def unprescribed(family: str, optimizer: str) -> str:
     """Return what has no prescription, and what has one instead."""
     if is_prescribed(family, optimizer):
         return f"{family} through several steps of recall has no prescription; use one step"
-    return f"{family} with {OPTIMIZERS[optimizer].title} has no prescription; use Adam"
+    if any(is_prescribed(family, other) for other in OPTIMIZERS):
+        return f"{family} with {OPTIMIZERS[optimizer].title} has no prescription; use Adam"
+    return f"a {family} activation has no prescription; use one relative to K, such as relative-entmax"
 
 
 def _rate_equation(regime: str, family: str, rule: UpdateRule) -> str:
@@ -167,8 +197,8 @@ TABLE: Mapping[tuple[str, str, str], Row] = {
     for name, rule in OPTIMIZERS.items()
     for regime, family in MULTIPLIERS
 }
-#: The optimizers of the paper's table.
-IN_THE_PAPER = ("sgd", "adam")
+#: The optimizers and the families of the paper's table.
+IN_THE_PAPER, FAMILIES_OF_THE_PAPER = ("sgd", "adam"), ("elementwise", "softmax")
 
 #: regime → how large an entry of the gradient of W, b, c is in a centred model with the prescribed s1, s2.
 #: Each is a mean over B samples with random signs (B^-1/2 in proportion) of, for W, s2 times one neuron's S

@@ -19,7 +19,7 @@ from denseam.rules.fields import NEEDED, InKey, Kind, Parameter, Part, Spacing, 
 from denseam.rules.optimizers import OPTIMIZERS, having
 from denseam.rules.regimes import DEFAULT_REGIME, REGIMES, Regime, regime_parameters
 from denseam.rules.schedules import COOLDOWN, SCHEDULES
-from denseam.rules.table import BIAS_INITS
+from denseam.rules.table import BIAS_INITS, FAMILIES
 
 Precision = Literal["float32", "tf32", "bf16", "float64"]
 PRECISIONS: tuple[Precision, ...] = ("float32", "tf32", "bf16", "float64")
@@ -149,7 +149,10 @@ class Description:
     """The fields of a study; `denseam.Study` says what they mean."""
 
     activation: Any = parameter(  # noqa: RUF009  # it returns a field
-        Part.MODEL, Kind.OBJECT, "Hidden activation: identity, relu, tanh or softmax.", key=_NEVER
+        Part.MODEL,
+        Kind.OBJECT,
+        f"Hidden activation: {', '.join(FAMILIES)}; with parameters as in 'entmax(1.5)'.",
+        key=_NEVER,
     )
     optimizer: str = parameter(
         Part.TRAINING, Kind.CHOICE, f"Optimizer: {', '.join(OPTIMIZERS)}.",

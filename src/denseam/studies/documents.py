@@ -180,7 +180,8 @@ def _activation_document(lagrangian: Lagrangian) -> dict[str, Any]:
         beta = described["beta"]
         return {"activation": name} | ({} if beta == AXES["beta"].default else {"softmax_beta": [beta]})
     if described or (power is not None and name != "relu"):
-        return {"activation": lagrangians.to_json(lagrangian)}
+        text = lagrangians.to_text(lagrangian)
+        return {"activation": lagrangians.to_json(lagrangian) if text is None else str(text)}
     return {"activation": name} | ({"power": power} if power not in (None, 1.0) else {})
 
 

@@ -22,6 +22,7 @@ from denseam.errors import COUNTS_BELOW, InputError, collecting, listed, refuse,
 from denseam.model import lagrangians
 from denseam.model.lagrangians import Identity, Lagrangian, Softmax, Tanh
 from denseam.rules import Parameterization, Shape, cost, parameterization
+from denseam.rules.activations import read_activation
 from denseam.rules.fields import InKey, Parameter, is_given, parameters, read_fields
 from denseam.rules.optimizers import AVERAGES, OPTIMIZERS, UpdateRule
 from denseam.rules.prescriptions import PARAMETERIZATIONS
@@ -200,7 +201,7 @@ class Study(Description, Shown):
         if is_given(self.optimizer):
             known["optimizer"] = (self.optimizer,)
         if lagrangian is not None:
-            known["activation"] = (lagrangian.name, lagrangian.family)
+            known["activation"] = (lagrangian.name,)
         if schedule is not None:
             known["schedule"] = (schedule.name,)
         return [
@@ -299,8 +300,7 @@ class Study(Description, Shown):
 
     def default_name(self) -> str:
         """Return the name made from the settings."""
-        power = getattr(self.lagrangian, "power", 1)
-        parts = [self.lagrangian.name + ("" if power == 1 else f"{power:g}"), self.optimizer]
+        parts = [self._activation_name(), self.optimizer]
         if self.regime.name != "proportional":
             parts.append(self.regime.name)
         if self.centred != (not isinstance(self.lagrangian, Identity)):
@@ -322,6 +322,13 @@ class Study(Description, Shown):
         if self.precision != "float32":
             parts.append(self.precision)
         return "-".join(parts)
+
+    def _activation_name(self) -> str:
+        """Return the name of the activation, with parameters that are not the usual ones but for β."""
+        text = lagrangians.to_text(self.lagrangian)
+        if text is None or isinstance(self.lagrangian, Softmax):
+            return self.lagrangian.name
+        return text.name + "-".join(f"{p:g}" for p in text.parameters)
 
     # --- its parts ---------------------------------------------------------------------------------
 
@@ -558,11 +565,14 @@ def lagrangian_of(activation: str | Lagrangian, power: float | None) -> Lagrangi
             raise InputError("power belongs to the name 'relu'; a Lagrangian has its own")
         return activation
     known = lagrangians.registered()
-    if not isinstance(activation, str) or activation not in known:
+    text = read_activation(activation) if isinstance(activation, str) else None
+    if text is None or text.name not in known:
         raise InputError(f"activation must be {listed(known)}, got {activation!r}")
     if power is None:
-        return known[activation]()
+        return lagrangians.from_text(text)
     described = parameters(Description)["power"]
-    if activation != "relu":
-        raise InputError(described.belonging_problem(activation))
-    return known[activation](power)
+    if text.name != "relu":
+        raise InputError(described.belonging_problem(text.name))
+    if text.parameters:
+        raise InputError(f"power is in {activation!r} already")
+    return known[text.name](power)

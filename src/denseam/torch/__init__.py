@@ -12,12 +12,46 @@ except ModuleNotFoundError:
     raise ModuleNotFoundError("denseam.torch needs PyTorch: pip install 'denseam[torch]'") from None
 
 from denseam.torch.groups import decays, learning_rates, param_groups, verify
-from denseam.torch.lagrangians import Identity, Lagrangian, ReLU, Softmax, Tanh, identity, relu, softmax, tanh
+from denseam.torch.lagrangians import (
+    Entmax,
+    Exp,
+    Ghostmax,
+    Identity,
+    Lagrangian,
+    Normmax,
+    Polynomial,
+    RelativeEntmax,
+    RelativeNormmax,
+    ReLU,
+    Sigmoid,
+    Softmax,
+    Softplus,
+    Tanh,
+    TopK,
+    TopShare,
+    entmax,
+    exp,
+    ghostmax,
+    identity,
+    normmax,
+    polynomial,
+    relative_entmax,
+    relative_normmax,
+    relu,
+    sigmoid,
+    softmax,
+    softplus,
+    tanh,
+    topk,
+    topshare,
+)
 from denseam.torch.model import DenseAM, Recall, from_torch, to_torch
 from denseam.torch.scaling_check import check, sweep
 
 __all__ = [
-    "DenseAM", "Identity", "Lagrangian", "ReLU", "Recall", "Softmax", "Tanh", "check", "decays",
-    "from_torch", "identity", "learning_rates", "param_groups", "relu", "softmax", "sweep", "tanh",
-    "to_torch", "verify",
+    "DenseAM", "Entmax", "Exp", "Ghostmax", "Identity", "Lagrangian", "Normmax", "Polynomial", "ReLU",
+    "Recall", "RelativeEntmax", "RelativeNormmax", "Sigmoid", "Softmax", "Softplus", "Tanh", "TopK",
+    "TopShare", "check", "decays", "entmax", "exp", "from_torch", "ghostmax", "identity",
+    "learning_rates", "normmax", "param_groups", "polynomial", "relative_entmax", "relative_normmax",
+    "relu", "sigmoid", "softmax", "softplus", "sweep", "tanh", "to_torch", "topk", "topshare", "verify",
 ]  # fmt: skip

@@ -7,13 +7,21 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
 from denseam.errors import InputError, above_zero, listed, refuse
+from denseam.model.parameters import (
+    BERNOULLI,
+    LARGEST_EXPONENT,
+    alpha_of,
+    coefficients_of,
+    number_of,
+    share_of,
+)
 from denseam.model.shared import lagrangian_document
 from denseam.rules.table import relu_constant
 
@@ -130,10 +138,265 @@ def _rectified(h: Tensor, power: float) -> Tensor:
     return torch.where(positive, torch.where(positive, h, 1.0) ** power, 0.0)
 
 
-# The names people type: relu(power=2), softmax(beta=4).
-identity, relu, softmax, tanh = Identity, ReLU, Softmax, Tanh
+@dataclasses.dataclass(frozen=True)
+class Sigmoid(Elementwise):
+    """The logistic activation: φ(h) = log(1 + e^h), σ(h) = 1/(1 + e^−h)."""
 
-_KNOWN: dict[str, Any] = {cls.name: cls for cls in (Identity, ReLU, Softmax, Tanh)}
+    name: ClassVar[str] = "sigmoid"
+
+    def potential(self, h: Tensor) -> Tensor:
+        """Return log(1 + e^h)."""
+        return torch.logaddexp(h, torch.zeros_like(h))
+
+    def activation(self, h: Tensor) -> Tensor:
+        """Return 1/(1 + e^−h)."""
+        return torch.sigmoid(h)
+
+
+@dataclasses.dataclass(frozen=True)
+class Softplus(Elementwise):
+    """A smooth ReLU: φ(h) = −Li₂(−e^h), σ(h) = log(1 + e^h)."""
+
+    name: ClassVar[str] = "softplus"
+
+    def potential(self, h: Tensor) -> Tensor:
+        """Return −Li₂(−e^h), as in `denseam.model.lagrangians`."""
+        u = torch.logaddexp(-h.abs(), torch.zeros_like(h))
+        square, tail = u * u, torch.zeros_like(u)
+        for coefficient in reversed(BERNOULLI):
+            tail = tail * square + coefficient
+        small = u + square / 4 + u * square * tail
+        return torch.where(h > 0, h * h / 2 + math.pi**2 / 6 - small, small)
+
+    def activation(self, h: Tensor) -> Tensor:
+        """Return log(1 + e^h)."""
+        return torch.logaddexp(h, torch.zeros_like(h))
+
+
+@dataclasses.dataclass(frozen=True)
+class Exp(Elementwise):
+    """The exponential, shifted: φ(h) = σ(h) = exp(h − 1), continued along its tangent above h = 30."""
+
+    name: ClassVar[str] = "exp"
+
+    def potential(self, h: Tensor) -> Tensor:
+        """Return exp(h − 1); e (1 + t + t²/2) for h = 30 + t, t > 0, with e = exp(29)."""
+        t = (h - LARGEST_EXPONENT).clamp(min=0)
+        return torch.exp(h.clamp(max=LARGEST_EXPONENT) - 1) * (1 + t + t * t / 2)
+
+    def activation(self, h: Tensor) -> Tensor:
+        """Return exp(h − 1); e (1 + t) for h = 30 + t, t > 0."""
+        t = (h - LARGEST_EXPONENT).clamp(min=0)
+        return torch.exp(h.clamp(max=LARGEST_EXPONENT) - 1) * (1 + t)
+
+
+@dataclasses.dataclass(frozen=True)
+class Polynomial(Elementwise):
+    """A polynomial that never falls: σ(h) = Σ_j a_j h^j."""
+
+    coefficients: tuple[float, ...] = (0.0, 1.0, 0.0, 1 / 3)
+    name: ClassVar[str] = "polynomial"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "coefficients", coefficients_of(self.coefficients))
+
+    def potential(self, h: Tensor) -> Tensor:
+        """Return Σ_j a_j h^(j+1)/(j+1)."""
+        return _horner([0.0, *(a / (j + 1) for j, a in enumerate(self.coefficients))], h)
+
+    def activation(self, h: Tensor) -> Tensor:
+        """Return Σ_j a_j h^j."""
+        return _horner(self.coefficients, h)
+
+
+def _horner(coefficients: Sequence[float], h: Tensor) -> Tensor:
+    value = torch.zeros_like(h)
+    for a in reversed(coefficients):
+        value = value * h + a
+    return value
+
+
+@dataclasses.dataclass(frozen=True)
+class Ghostmax:
+    """Softmax with one more state, of h = 0: Φ(h) = log(1 + Σ_k exp h_k)."""
+
+    name: ClassVar[str] = "ghostmax"
+    family: ClassVar[str] = "softmax"
+
+    def value(self, h: Tensor) -> Tensor:
+        """Return log(1 + Σ exp h)."""
+        total = torch.logsumexp(h, -1)
+        return torch.logaddexp(total, torch.zeros_like(total))
+
+    def activation(self, h: Tensor) -> Tensor:
+        """Return exp(h − Φ)."""
+        return torch.exp(h - self.value(h)[..., None])
+
+
+class _Largest:
+    """Softmax of the k largest."""
+
+    def count(self, memories: int) -> int:
+        """Return how many of the memories answer."""
+        raise NotImplementedError
+
+    def value(self, h: Tensor) -> Tensor:
+        """Return the log of the sum of the k largest exp h."""
+        return torch.logsumexp(torch.topk(h, self.count(h.shape[-1]))[0], -1)
+
+    def activation(self, h: Tensor) -> Tensor:
+        """Return softmax over the k largest, else 0."""
+        largest, places = torch.topk(h, self.count(h.shape[-1]))
+        return torch.zeros_like(h).scatter(-1, places, torch.softmax(largest, -1))
+
+
+@dataclasses.dataclass(frozen=True)
+class TopK(_Largest):
+    """Softmax of the k largest, for a fixed number k of memories."""
+
+    k: float = 4
+    name: ClassVar[str] = "topk"
+    family: ClassVar[str] = "sparse"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "k", number_of(self.k))
+
+    def count(self, memories: int) -> int:
+        """Return k; all memories, if there are fewer."""
+        return min(int(self.k), memories)
+
+
+@dataclasses.dataclass(frozen=True)
+class TopShare(_Largest):
+    """Softmax of a share of the memories, the largest ones."""
+
+    share: float = 0.25
+    name: ClassVar[str] = "topshare"
+    family: ClassVar[str] = "softmax"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "share", share_of(self.share))
+
+    def count(self, memories: int) -> int:
+        """Return the share of the memories, at least one."""
+        return max(1, round(self.share * memories))
+
+
+class _Thresholded:
+    """α-entmax or normmax of h/n^e, with e = `spread`."""
+
+    alpha: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "alpha", alpha_of(self.alpha))
+
+    @property
+    def spread(self) -> float:
+        """The exponent e."""
+        return 0.0
+
+    def _unit(self, h: Tensor) -> float:
+        return math.pow(h.shape[-1], self.spread)
+
+
+@dataclasses.dataclass(frozen=True)
+class Entmax(_Thresholded):
+    """α-entmax: σ = [(α − 1)h − τ]₊^(1/(α−1)) with Σσ = 1."""
+
+    alpha: float = 1.5
+    name: ClassVar[str] = "entmax"
+    family: ClassVar[str] = "sparse"
+
+    def value(self, h: Tensor) -> Tensor:
+        """Return n^e (τ/(α − 1) + Σσ^α/α + 1/(α(α − 1)))."""
+        a, unit = self.alpha, self._unit(h)
+        r = 1 / (a - 1)
+        tau, q = _threshold((a - 1) * h / unit, r)
+        return unit * ((tau + 1 / a) / (a - 1) + _rectified(q, r + 1).sum(-1) / a)
+
+    def activation(self, h: Tensor) -> Tensor:
+        """Return [(α − 1)h/n^e − τ]₊^(1/(α−1))."""
+        r = 1 / (self.alpha - 1)
+        return _rectified(_threshold((self.alpha - 1) * h / self._unit(h), r)[1], r)
+
+
+@dataclasses.dataclass(frozen=True)
+class RelativeEntmax(Entmax):
+    """α-entmax relative to equal weights: σ = [(α − 1)h − τ]₊^(1/(α−1))/n, with Σσ = 1."""
+
+    name: ClassVar[str] = "relative-entmax"
+    family: ClassVar[str] = "entmax"
+
+    @property
+    def spread(self) -> float:
+        """α − 1."""
+        return self.alpha - 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Normmax(_Thresholded):
+    """Normmax: σ ∝ [h − τ]₊^(1/(α−1)), Φ(h) = τ, where the dual norm of [h − τ]₊ is 1."""
+
+    alpha: float = 2.0
+    name: ClassVar[str] = "normmax"
+    family: ClassVar[str] = "sparse"
+
+    def value(self, h: Tensor) -> Tensor:
+        """Return n^e τ."""
+        unit = self._unit(h)
+        return unit * _threshold(h / unit, self.alpha / (self.alpha - 1))[0]
+
+    def activation(self, h: Tensor) -> Tensor:
+        """Return q^(r−1)/Σq^(r−1)."""
+        r = self.alpha / (self.alpha - 1)
+        weights = _rectified(_threshold(h / self._unit(h), r)[1], r - 1)
+        return weights / weights.sum(-1, keepdim=True)
+
+
+@dataclasses.dataclass(frozen=True)
+class RelativeNormmax(Normmax):
+    """Normmax with a mean in its dual norm."""
+
+    name: ClassVar[str] = "relative-normmax"
+    family: ClassVar[str] = "entmax"
+
+    @property
+    def spread(self) -> float:
+        """(α − 1)/α."""
+        return (self.alpha - 1) / self.alpha
+
+
+def _threshold(z: Tensor, r: float) -> tuple[Tensor, Tensor]:
+    """Return τ and q = [z − τ]₊ with ‖q‖_r = 1, by bisection; their derivatives are added as zeros."""
+    largest = z.detach().amax(-1, keepdim=True)
+    fixed = z.detach() - largest
+    low = torch.full_like(largest, -1.0)
+    high = torch.full_like(largest, -math.pow(z.shape[-1], -1 / r))
+    for _ in range(64):
+        middle = (low + high) / 2
+        above = _rectified(fixed - middle, r).sum(-1, keepdim=True) >= 1
+        low, high = torch.where(above, middle, low), torch.where(above, high, middle)
+    support = fixed > low
+    weights = torch.where(support, torch.where(support, fixed - low, 1.0) ** (r - 1), 0.0)
+    # dτ is the mean of dz with weights q^(r−1)
+    moved = (weights * (z - z.detach())).sum(-1, keepdim=True) / weights.sum(-1, keepdim=True)
+    q = torch.where(support, z - largest - low - moved, 0.0)
+    return (largest + low + moved)[..., 0], q
+
+
+# The names people type: relu(power=2), softmax(beta=4), entmax(alpha=1.5).
+identity, relu, softmax, tanh = Identity, ReLU, Softmax, Tanh
+sigmoid, softplus, exp, polynomial, ghostmax = Sigmoid, Softplus, Exp, Polynomial, Ghostmax
+topk, topshare, entmax, normmax = TopK, TopShare, Entmax, Normmax
+relative_entmax, relative_normmax = RelativeEntmax, RelativeNormmax
+
+_KNOWN: dict[str, Any] = {
+    cls.name: cls
+    for cls in (
+        Identity, ReLU, Softmax, Tanh, Sigmoid, Softplus, Exp, Polynomial, Ghostmax, TopK, TopShare, Entmax,
+        Normmax, RelativeEntmax, RelativeNormmax,
+    )
+}  # fmt: skip
 
 
 def to_json(lagrangian: Lagrangian) -> dict[str, Any]:

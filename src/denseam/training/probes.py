@@ -16,6 +16,7 @@ from jaxtyping import Array, Float
 
 from denseam.model.dense_am import DenseAM, Parameters
 from denseam.rules.optimizers import Normalisation
+from denseam.rules.table import OF_ORDER_ONE_OVER_K
 from denseam.training import trajectory
 from denseam.training.columns import Batch, Columns, Starts, column_functions
 from denseam.training.gradient import Passes, forward_and_back, gradient_of_passes
@@ -189,13 +190,13 @@ def _means(step: Step, outer: Array, inner: Array) -> dict[str, Array]:
 # --- spike and bulk: the first two eigenvalues of the Gram matrix of the activations (App. centering) -
 #
 # SᵀS = S̃ᵀS̃ + K σ̄σ̄ᵀ with S̃ = CS: a mean activation adds an eigenvalue of order K·B, the spike, whose
-# eigenvector is nearly 1/√B. Softmax activations are of order 1/K, so there K·SᵀS is used.
+# eigenvector is nearly 1/√B. Activations of softmax are of order 1/K, so there K·SᵀS is used.
 
 
 def spectra(step: Step) -> dict[str, Array]:
     """Return λ_max, λ₂ and the alignment of the first eigenvector with 1, with and without centring."""
     K = step.passes.Z.shape[0]
-    unit = float(K) if step.model.activation.family == "softmax" else 1.0
+    unit = float(K) if step.model.activation.family in OF_ORDER_ONE_OVER_K else 1.0
     S = unit * step.passes.raw
     values = {"mean_activation": jnp.mean(S)}
     # Both at once: on a GPU many small steps cost as much as one.

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from denseam.errors import listed, refuse, whole
 from denseam.rules.optimizers import OPTIMIZERS, Normalisation
+from denseam.rules.table import SUMS_TO_ONE
 
 
 class Quantity(NamedTuple):
@@ -33,7 +34,7 @@ class Quantity(NamedTuple):
     needs: str = ""
 
 
-_NORMALISED, _ENTRIES = "normalised updates", "normalised entries"
+_NORMALISED, _ENTRIES, _SHARED = "normalised updates", "normalised entries", "sums to one"
 
 QUANTITIES: Mapping[str, Quantity] = {
     "Z": Quantity("sizes", "Z", "pre-activations"),
@@ -78,8 +79,8 @@ QUANTITIES: Mapping[str, Quantity] = {
     "lambda_2_raw": Quantity("spectra", "λ₂(SᵀS/K)", "second eigenvalue without centring"),
     "alignment_raw": Quantity("spectra", "(v₁·1)²/B", "the same overlap without centring"),
     "mean_activation": Quantity("spectra", "σ̄", "mean of σ over memories and samples (times K for softmax)"),
-    "K_eff": Quantity("participation", "K_eff", "1/Σ_k σ_k², mean over samples (eq. K-eff-def)", "softmax"),
-    "K_eff_centred": Quantity("participation", "K̃_eff", "1/‖Cσ‖², mean over samples", "softmax"),
+    "K_eff": Quantity("participation", "K_eff", "1/Σ_k σ_k², mean over samples (eq. K-eff-def)", _SHARED),
+    "K_eff_centred": Quantity("participation", "K̃_eff", "1/‖Cσ‖², mean over samples", _SHARED),
     "sigma_max": Quantity("participation", "max σ", "largest activation over their mean size"),
     "row_max": Quantity("participation", "max‖w_k‖", "largest row of W over the root mean square of rows"),
     "row_step_max": Quantity("participation", "max‖Δw_k‖", "largest row of ΔW, per entry"),
@@ -105,7 +106,7 @@ NEEDS = {
     "plain SGD": "the optimizer 'sgd' without momentum and decay",
     "normalised updates": "an optimizer that normalises its updates, such as 'adam'",
     "normalised entries": "an optimizer that normalises entry by entry, such as 'adam'",
-    "softmax": "the activation 'softmax'",
+    "sums to one": "an activation that sums to one, such as 'softmax'",
 }
 
 
@@ -152,8 +153,8 @@ def _applies(name: str, family: str, optimizer: str, plain: bool) -> bool:
             return normalisation is not Normalisation.GRADIENT
         case "normalised entries":
             return normalisation is Normalisation.ENTRIES
-        case "softmax":
-            return family == "softmax"
+        case "sums to one":
+            return family in SUMS_TO_ONE
     return True
 
 

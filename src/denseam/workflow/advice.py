@@ -22,7 +22,8 @@ class Remedy(enum.Enum):
     """What to change; the value is a sentence to be filled in from the `Advice`."""
 
     TAKE_ADAM = "softmax with {names} has no prescription: take --optimizer adam"
-    TAKE_ONE_STEP = "softmax through several steps of recall has no prescription: take --steps 1"
+    TAKE_RELATIVE = "a sparse activation has no prescription: take one relative to K, as in relative-entmax"
+    TAKE_ONE_STEP = "{names} through several steps of recall has no prescription: take --steps 1"
     TAKE_PRESCRIPTION = "the parameterization '{names}' is not the prescription: leave it out"
     CENTRE = "centre the activations: leave out --uncentered"
     ZERO_BIASES = "start the biases at zero: leave out --bias-init"
@@ -109,10 +110,12 @@ def obstacle(study: Study) -> Advice | None:
     """Return what is known to spoil transfer in a study; None if it is as the theory prescribes."""
     rule = study.rule()
     if not rule.prescribed:
+        if rule.family == "sparse":
+            return Advice(Remedy.TAKE_RELATIVE)
         if not is_prescribed(rule.family, rule.optimizer):
             return Advice(Remedy.TAKE_ADAM, names=(study.update_rule.title,))
         if not is_prescribed(rule.family, rule.optimizer, study.shape(max(study.scales)).T):
-            return Advice(Remedy.TAKE_ONE_STEP)
+            return Advice(Remedy.TAKE_ONE_STEP, names=(rule.family,))
         return Advice(Remedy.TAKE_PRESCRIPTION, names=(rule.name,))
     if study.centred is False and study.lagrangian.name != "identity":
         return Advice(Remedy.CENTRE)

@@ -21,7 +21,7 @@ from denseam.analysis.coordinates.slopes import Measurements, from_records, slop
 from denseam.rules import prescription
 from denseam.rules.table import AS_IN_PROPORTION, FIXED_MODEL, IN_THE_PAPER, TABLE
 from tests.sampled import sampled
-from tests.table import UNPRESCRIBED
+from tests.table import OF_FAMILY, UNPRESCRIBED
 
 # Two ends give a slope almost as well as what lies between, and every scale is a program to compile.
 SCALES = {"proportional": (16, 128), "memories-only": (128, 1024)}
@@ -228,6 +228,15 @@ STARTS = {
     ("proportional", "elementwise", "muon"): "s1=N^-1, s2=1, eta_W=1",
     ("memories-only", "elementwise", "muon"): "s1=N^-1/2*K^1/4, s2=K^-1/2, eta_W=1",
 }
+#: As softmax with s1 and s2, and elementwise with every optimizer.
+STARTS |= {
+    ("proportional", "entmax", "sgd"): "s1=N^-1/4, s2=1, eta_W=1",
+    ("proportional", "entmax", "adam"): "s1=N^-1/4, s2=1, eta_W=N^-1/2",
+    ("proportional", "entmax", "muon"): "s1=N^-1/4, s2=1, eta_W=1",
+    ("memories-only", "entmax", "sgd"): "s1=N^-1/2*K^1/4, s2=N^1/2*K^1/2, eta_W=1",
+    ("memories-only", "entmax", "adam"): "s1=N^-1/2*K^1/4, s2=N^1/2*K^1/2, eta_W=K^-1/2",
+    ("memories-only", "entmax", "muon"): "s1=N^-1/2*K^1/4, s2=N^1/2*K^1/2, eta_W=1",
+}
 #: Normalised entry by entry like Adam: the same start.
 STARTS |= {
     (regime, family, optimizer): start
@@ -301,7 +310,7 @@ FEW = [
 
 @pytest.mark.parametrize(("regime", "family", "optimizer"), sampled(STARTS, FEW))
 def test_the_finder_recovers_the_row_from_wrong_exponents(regime, family, optimizer):
-    activation = "softmax" if family == "softmax" else "relu"
+    activation = OF_FAMILY[family]
     found = dam.find_exponents(
         activation, optimizer, regime=regime, scales=SCALES[regime], **SMALL,
         parameterization=STARTS[regime, family, optimizer], verify=False,

@@ -198,7 +198,7 @@ def test_sweep_reports_in_json_alone_and_resumes(swept):
 
 
 def test_very_many_runs_need_a_yes_and_their_cost_is_said(tmp_path, inside, monkeypatch):
-    study = "sweep --activation relu --optimizer sgd --scales 8,16 --epochs 1".split()
+    study = ["sweep", "--activation", "relu", "--optimizer", "sgd", "--scales", "8,16", "--epochs", "1"]
     many = inside(*study, "--eta0", "1e-3:1:50", "--seeds", 10_000, "--out", tmp_path)
     assert (many.returncode, many.stdout) == (64, "")
     (line,) = many.stderr.splitlines()
@@ -344,7 +344,7 @@ def test_ctrl_c_stops_with_130_and_keeps_what_is_finished(tmp_path):
         ("export . --format xml", ["format"]),
         ("bench --features 2", ["features"]),
         ("sweep --activation relu --optimizer sgd --scales 16 --eta0 0.1 --probes K_eff --out x",
-         ["probe K_eff", "needs the activation 'softmax'"]),
+         ["probe K_eff", "needs an activation that sums to one"]),
         ("sweep --activation relu --optimizer sgd --scales 16 --eta0 0.1 --probes Z --probe-steps 0,9999 --out x",
          ["probe_steps must be at most"]),
         ("sweep --activation relu --optimizer sgd --scales 16 --eta0 0.1 --parameterization s2=M --out x",

@@ -10,8 +10,10 @@ from scipy import stats
 import denseam as dam
 from denseam.errors import InputError
 from denseam.model import lagrangians
-from denseam.model.lagrangians import registered, relu_constant
+from denseam.model.lagrangians import registered
+from denseam.rules.table import relu_constant
 from denseam.testing import lagrangian_checks
+from tests.models import FURTHER
 
 
 class Soft(dam.Elementwise):
@@ -36,17 +38,26 @@ class Blend(dam.Lagrangian):
 CASES = {name: make() for name, make in registered().items()}
 CASES |= {f"relu^{p}": dam.relu(p) for p in (1.5, 2, 2.7, 3, 10)}
 CASES |= {"tanh-gain-3": dam.tanh(3.0), "tanh-gain-half": dam.tanh(0.5)}
+CASES |= {"sparsemax": dam.entmax(2), "relative-entmax2": dam.relative_entmax(2)}
 CASES |= {"softmax-beta-3": dam.softmax(3.0), "soft": Soft(), "blend": Blend()}
 
 
-@pytest.mark.parametrize(
-    "check",
-    [
-        pytest.param(check, id=f"{name}-{check.__name__}-{i}")
-        for name, lagrangian in CASES.items()
-        for i, check in enumerate(lagrangian_checks(lagrangian))
-    ],
-)
+#: Those whose models are compared with the reference in `test_energies`: their contracts of models are slow.
+COMPARED = {type(lagrangian) for lagrangian, _ in FURTHER.values()}
+OF_MODELS = 10
+
+
+def contracts():
+    for name, lagrangian in CASES.items():
+        checks = lagrangian_checks(lagrangian)
+        for i, check in enumerate(checks):
+            slow = type(lagrangian) in COMPARED and i >= len(checks) - OF_MODELS
+            yield pytest.param(
+                check, id=f"{name}-{check.__name__}-{i}", marks=pytest.mark.slow if slow else ()
+            )
+
+
+@pytest.mark.parametrize("check", contracts())
 def test_contract(check):
     check()
 

@@ -21,14 +21,14 @@ from denseam.rules.sizes import WORDS
 from denseam.rules.table import FAMILIES, FIXED_MODEL, GRADIENT, PER_STEP, TABLE
 from denseam.studies.study import Study
 from tests import reference
-from tests.table import BATCH_ONLY, EXPECTED, FURTHER, UNPRESCRIBED
+from tests.table import BATCH_ONLY, EXPECTED, FURTHER, OF_FAMILY, UNPRESCRIBED
 
 N, K = 64, 256
 # The table of the paper, typed in again as numbers at N=64, K=256, eta0=0.1.
 
 
 def prescribed(activation, optimizer, regime):
-    through = "T" in REGIMES[regime].grows and FAMILIES[activation] == "softmax"
+    through = "T" in REGIMES[regime].grows and FAMILIES[activation] != "elementwise"
     if through or (FAMILIES[activation], optimizer) in UNPRESCRIBED:
         with pytest.warns(UnprescribedWarning, match="not expected to transfer"):
             return dam.prescription(activation, optimizer, regime)
@@ -218,7 +218,7 @@ def test_the_standard_parameterization_is_the_prescription_or_drifts_as_known():
 @pytest.mark.parametrize("case", TABLE, ids="-".join)
 def test_the_prescription_has_no_mismatch_with_itself_in_any_units(case):
     regime, family, optimizer = case
-    rule = prescribed({"elementwise": "relu", "softmax": "softmax"}[family], optimizer, regime)
+    rule = prescribed(OF_FAMILY[family], optimizer, regime)
     assert rule.mismatch() == (0, 0, 0)
     theta = Power(N=Fraction(3, 2), K=-1)
     from dataclasses import replace
@@ -295,7 +295,7 @@ def test_explain_names_every_rule_and_value():
         (
             lambda: dam.prescription("gelu", "adagrad", "wide"),
             [
-                "activation must be 'identity', 'relu', 'tanh' or 'softmax', got 'gelu'",
+                "activation must be 'identity', 'relu', 'tanh', 'softmax', 'sigmoid',",
                 "optimizer must be 'sgd', 'adam'",
                 "regime",
             ],

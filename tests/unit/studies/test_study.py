@@ -277,7 +277,7 @@ def test_probes_are_resolved_checked_and_part_of_the_keys_only_where_asked_for()
     assert base.steps_to_probe(base.regime.shape(16)) == ()
     assert {s.key for s in base.runs()}.isdisjoint(s.key for s in probed.runs())
     for change, words in (
-        ({"probes": ("K_eff",)}, "probe K_eff .*needs the activation 'softmax'"),
+        ({"probes": ("K_eff",)}, "probe K_eff .*needs an activation that sums to one"),
         ({"probes": ("everything",)}, "probes must be 'all'"),
         ({"probe_steps": (0, 1)}, "say what to measure"),
         ({"probes": ("Z",), "probe_steps": (3, 1)}, "probe_steps must be in increasing order"),

@@ -180,7 +180,7 @@ def test_names_groups_and_what_does_not_apply():
         n for n, q in QUANTITIES.items() if q.group == "spectra"
     )
     assert "K_eff" not in resolve(["participation"], "elementwise", "sgd")
-    with pytest.raises(dam.InputError, match=r"probe K_eff .* needs the activation 'softmax'"):
+    with pytest.raises(dam.InputError, match=r"probe K_eff .* needs an activation that sums to one"):
         resolve(["K_eff"], "elementwise", "sgd")
     with pytest.raises(dam.InputError, match=r"probe dF11 .* without momentum"):
         resolve(["dF11"], "elementwise", "sgd", plain=False)

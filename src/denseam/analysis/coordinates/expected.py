@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from denseam.rules.optimizers import OPTIMIZERS
-from denseam.rules.table import FIXED_MODEL, FOLLOWED
+from denseam.rules.table import FIXED_MODEL, FOLLOWED, OF_ORDER_ONE_OVER_K
 
 #: How far a slope may be from its exponent.
 TOLERANCE = 0.15
@@ -70,7 +70,7 @@ def expectations(
     table["grad_W"] = Expectation(-1.0)
     # Adam does not see the Gram matrix itself, and later its bias makes the largest eigenvalue grow.
     table["lambda_max" if centred else "lambda_max_raw"] = Expectation(0.0, "balance" if sgd else "")
-    if family == "softmax":
+    if family in OF_ORDER_ONE_OVER_K:
         table["K_eff"] = Expectation(1.0, "participation", floor=LOCALISED)
         table["row_step_max"] = Expectation(0.0, "participation", TOLERANCE_OF_MAXIMA)
     return {name: _of_fixed_model(name, e, regime) for name, e in table.items()} if fixed else table

@@ -141,7 +141,8 @@ def _cause(slopes: Sequence[Slope], setting: Conditions) -> tuple[CheckCause, Sl
     if spike := _spike(start, names, setting.centred):
         return (CheckCause.BIAS_OFFSET if setting.centred else CheckCause.SPIKE), spike
     if setting.optimizer and not is_prescribed(setting.family, setting.optimizer):
-        return CheckCause.SOFTMAX_SGD, failing[0]
+        sparse = setting.family == "sparse"
+        return (CheckCause.SPARSE if sparse else CheckCause.SOFTMAX_SGD), failing[0]
     if hidden := _moved_hidden(start, names):
         return CheckCause.LEARNING_RATE, hidden
     return CheckCause.UNKNOWN, failing[0]

@@ -1,0 +1,231 @@
+"""The table of docs/energies.md: every new activation × optimizer × regime, found, checked and swept.
+
+``python -m docs.energies --runs DIR`` trains what is missing in DIR (about an hour on two cores) and keeps
+the ends of all runs in docs/energies. The table is made from these alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import itertools
+import json
+import shutil
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import denseam as dam
+from denseam.rules import parameterization
+from denseam.studies.records import thin
+from docs import recorded
+
+HOME = Path(__file__).resolve().parent / "energies"
+FOUND = HOME / "found.json"
+
+ACTIVATIONS = (
+    "sigmoid", "softplus", "exp", "polynomial(0,1,0,0.3333)", "ghostmax", "topshare(0.25)",
+    "relative-entmax(1.5)", "relative-entmax(2)", "relative-normmax(2)",
+    "entmax(1.5)", "normmax(2)", "topk(8)",
+)  # fmt: skip
+OPTIMIZERS = ("adam", "sgd", "muon")
+REGIMES = ("memories-only", "proportional")
+#: Wrong rows, which must not transfer.
+CONTROLS = {
+    ("sigmoid", "adam", "proportional"): "eta_W=N^1/2",
+    ("softplus", "sgd", "proportional"): "s2=K^-1",
+    ("relative-entmax(1.5)", "adam", "proportional"): "s2=1",
+    ("relative-entmax(1.5)", "sgd", "memories-only"): "eta_W=1",
+}
+#: These are swept up to N = 128 in proportion, with Adam up to 256 as all others: they cost most there.
+SMALLER = ("sigmoid", "softplus", "exp", "polynomial(0,1,0,0.3333)", "ghostmax", "topshare(0.25)")
+SPARSE = ("entmax(1.5)", "normmax(2)", "topk(8)")
+#: Scales of sweeps, and the two ends at which exponents are found and checked.
+SCALES = {"proportional": (32, 64, 128, 256), "memories-only": (128, 256, 512, 1024)}
+ENDS = {"proportional": (32, 128), "memories-only": (128, 1024)}
+EPOCHS, RATES = 20, 9
+#: Sweeps have seeds that neither the finder nor the search for the range of η0 has.
+SEEDS = {"proportional": (10, 11, 12), "memories-only": (10, 11, 12, 13)}
+RANGE_SEEDS = (4, 5)
+
+
+class Case(NamedTuple):
+    """A row of the table."""
+
+    activation: str
+    optimizer: str
+    regime: str
+    rule: str = "prescription"
+
+    @property
+    def name(self) -> str:
+        """Its name as a study."""
+        return " ".join(self)
+
+    @property
+    def scales(self) -> tuple[int, ...]:
+        """The sizes of its sweep."""
+        small = self.activation in SPARSE or (self.activation in SMALLER and self.optimizer != "adam")
+        return SCALES[self.regime][:3] if small and self.regime == "proportional" else SCALES[self.regime]
+
+
+def cases() -> Iterator[Case]:
+    """Yield the controls, then every row."""
+    for row, rule in CONTROLS.items():
+        yield Case(*row, rule)
+    for optimizer, regime, activation in itertools.product(OPTIMIZERS, REGIMES, ACTIVATIONS):
+        yield Case(activation, optimizer, regime)
+
+
+# --- training --------------------------------------------------------------------------------------
+
+
+def _regime(name: str) -> Any:
+    return dam.Proportional(2, 5, 0.1) if name == "proportional" else dam.MemoriesOnly(16, 64, 16)
+
+
+def _study(case: Case, eta0: Any, scales: Any, seeds: Any) -> Any:
+    return dam.Study(
+        case.activation, case.optimizer, scales, eta0, regime=_regime(case.regime), seeds=seeds,
+        epochs=EPOCHS, parameterization=case.rule, name=case.name,
+    )  # fmt: skip
+
+
+def swept(case: Case, runs: Path) -> Any:
+    """Return the sweep of a case: nine rates around the best of the smallest size, at all sizes."""
+    smallest = SCALES[case.regime][0]
+    first = dam.sweep(_study(case, dam.logspace(1e-4, 10, 16), (smallest,), RANGE_SEEDS), runs / "ranges")
+    losses: dict[float, float] = {}
+    for row in first:
+        losses[row["eta0"]] = losses.get(row["eta0"], 0.0) + row["final_mse"]
+    best = min(losses, key=lambda eta0: losses[eta0])
+    grid = dam.logspace(best / 4, best * 4, RATES)
+    return dam.sweep(_study(case, grid, case.scales, SEEDS[case.regime]), runs / "sweeps")
+
+
+def found(case: Case, eta0: float) -> Mapping[str, Any]:
+    """Return the exponents that the finder proposes, their intervals, and the check of the row at a rate."""
+    options = {"features": 16, "samples": 64, "batch": 16} if case.regime == "memories-only" else {}
+    proposal = dam.find_exponents(
+        case.activation, case.optimizer, regime=case.regime, scales=ENDS[case.regime], seeds=4, updates=8,
+        parameterization=case.rule, verify=False, eta0=eta0, **options,
+    )  # fmt: skip
+    document = proposal.to_json()
+    failing = [s.name for s in proposal.start.failing()]
+    kept = {key: document[key] for key in ("exponents", "intervals")}
+    return kept | {"check": proposal.start.status, "failing": list(dict.fromkeys(failing))[:4]}
+
+
+def make(runs: Path) -> None:
+    """Train what is missing: all sweeps first, then what the finder and the check need."""
+    documents = json.loads(FOUND.read_text(encoding="utf-8")) if FOUND.is_file() else {}
+    HOME.mkdir(exist_ok=True)
+    optima = {}
+    for case in cases():
+        (verdict,) = dam.verdict(swept(case, runs))
+        optima[case] = min(verdict.optimum.values())
+        print(f"{case.name}: {verdict.status}. {verdict.reason}", flush=True)
+    for case, optimum in optima.items():
+        if case.name not in documents:
+            documents[case.name] = found(case, optimum / 2)
+            FOUND.write_text(json.dumps(documents, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def keep(runs: Path) -> None:
+    """Keep the ends of all runs of the sweeps that are complete."""
+    studies, kept = dam.Store(runs / "sweeps").read().studies(), []
+    for case in cases():
+        seeds = SEEDS[case.regime]
+        own = [r for r in studies.get(case.name, ()) if r["scale"] in case.scales and r["seed"] in seeds]
+        if len(own) == len(case.scales) * len(seeds) * RATES:
+            kept += own
+    shutil.rmtree(HOME / "shards", ignore_errors=True)
+    (HOME / "shards").mkdir()
+    dam.Store(HOME).write(thin(kept, 2))
+
+
+# --- the table -------------------------------------------------------------------------------------
+
+
+@functools.cache
+def verdicts() -> Mapping[str, Any]:
+    """Return the verdict on every row, from the records that are kept."""
+    return {v.name: v for v in dam.verdict(dam.Store(HOME).read())}
+
+
+@functools.cache
+def exponents() -> Mapping[str, Any]:
+    """Return what the finder and the check said."""
+    return dict(json.loads(FOUND.read_text(encoding="utf-8")))
+
+
+def rule_of(case: Case) -> Any:
+    """Return the row of a case."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return parameterization(case.rule, case.activation, case.optimizer, case.regime)
+
+
+def _exponent_cells(case: Case) -> list[str]:
+    """Return the exponents of the row along what grows, each with the one that was found."""
+    rule, document = rule_of(case), exponents().get(case.name)
+    cells = []
+    for name in ("s1", "s2", "eta_W"):
+        cell = f"{float(getattr(rule, name).along(case.regime)):g}"
+        if document is not None:
+            low, high = document["intervals"][name]
+            cell += f" ({document['exponents'][name]:.2f} ± {(high - low) / 2:.2f})"
+        cells.append(cell)
+    return cells
+
+
+def _finding_cells(case: Case) -> list[str]:
+    """Return the check, the verdict, and what the optimum of the smallest size costs at the largest."""
+    document, v = exponents().get(case.name), verdicts().get(case.name)
+    check = recorded.NOT_RUN if document is None else document["check"]
+    if document is not None and document["failing"]:
+        check += f" ({', '.join(document['failing'][:2])})"
+    if v is None:
+        return [check, recorded.NOT_RUN, "", ""]
+    largest = max(case.scales)
+    cost, loss = v.regret.get(largest), v.best_loss
+    losses = " → ".join("–" if loss[n] is None else f"{loss[n]:.3f}" for n in (min(case.scales), largest))
+    return [check, v.status, "–" if cost is None else f"{100 * cost:.1f} %", losses]
+
+
+def table(regime: str) -> str:
+    """Return the rows of a regime."""
+    rows = [
+        (f"`{case.activation}`", case.optimizer, *_exponent_cells(case), *_finding_cells(case))
+        for case in sorted(cases(), key=lambda case: ACTIVATIONS.index(case.activation))
+        if case.regime == regime and case.rule == "prescription"
+    ]
+    return recorded.table((*_HEAD, *_FINDINGS), rows)
+
+
+def controls() -> str:
+    """Return the wrong rows."""
+    rows = [
+        (f"`{case.activation}`", f"{case.optimizer}, {case.regime}", f"`{case.rule}`", *_finding_cells(case))
+        for case in cases()
+        if case.rule != "prescription"
+    ]
+    return recorded.table(("activation", "optimizer, regime", "wrong row", *_FINDINGS), rows)
+
+
+_HEAD = ("activation", "optimizer", "s1", "s2", "eta_W")
+_FINDINGS = ("check", "sweep", "cost at the largest", "best loss, smallest → largest")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=Path, required=True)
+    parser.add_argument(
+        "--keep", action="store_true", help="Train nothing; keep the sweeps that are complete."
+    )
+    warnings.simplefilter("ignore")
+    chosen = parser.parse_args()
+    if not chosen.keep:
+        make(chosen.runs)
+    keep(chosen.runs)
