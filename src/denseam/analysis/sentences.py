@@ -1,14 +1,15 @@
-"""The sentences of verdicts and checks, written from their data alone. No other code may look at them."""
+"""The sentences of verdicts, checks and searches, written from data alone. No other code may look at them."""
 
 from __future__ import annotations
 
 import math
 from typing import TYPE_CHECKING
 
-from denseam.analysis.causes import Action, Cause, Caution, CheckCause, Flag, Next
+from denseam.analysis.causes import Action, Cause, Caution, CheckCause, FindCause, Flag, Growth, Next
 from denseam.analysis.statistics import Interval
 
 if TYPE_CHECKING:
+    from denseam.analysis.coordinates.finder import Proposal
     from denseam.analysis.coordinates.judge import Check
     from denseam.analysis.verdicts import Verdict
 
@@ -80,6 +81,23 @@ CHECK_REASONS = {
     CheckCause.NOISE: "noise: the interval of {name} at step {step} is too wide; run more seeds",
 }
 
+FIND_REASONS = {
+    FindCause.NOISE: "The exponent of {wide} is known to ± {half:.2f} only; measure more seeds or sizes.",
+    FindCause.FEW_ACTIVE: "Few memories are active however many there are: K_eff goes as K^{active:.2f}, "
+    "{share} memories of {most}. A power of K does not keep every term.",
+    FindCause.NO_POWER: "No power keeps {bent}: {growth}.",
+    FindCause.TERMS_LEFT: "With these exponents {left} still {goes} with {letter}. {check}",
+    FindCause.NO_TRANSFER: "The sizes of the first steps stay, but the learning rate does not transfer. "
+    "{sweep}",
+    FindCause.CHECK_UNDECIDED: "The check of these exponents is not decided. {check}",
+    FindCause.SWEEP_UNDECIDED: "The sweep with these exponents is not decided. {sweep}",
+    FindCause.HOLDS: "With these exponents every judged term of a step keeps its size{transfers}.",
+}
+GROWTHS = {
+    Growth.LOGARITHM: "it follows a power of log {letter}",
+    Growth.BENT: "its exponent changes along {letter}",
+}
+
 
 def reason(v: Verdict) -> str:
     """State the cause of a verdict."""
@@ -134,6 +152,38 @@ def check_reason(check: Check) -> str:
         inverse=f"{n}^{-(slope or 0.0):+.2f}",
         goes="is not finite at some scale" if slope is None else f"goes as {n}^{slope:.2f}",
         wanted="keep its size" if not expected else f"go as {n}^{expected:g}",
+    )
+
+
+def find_reason(proposal: Proposal) -> str:
+    """State the cause of the result of a search for exponents."""
+    laws = {name: found.along for name, found in proposal.factors.items()}
+    wide = next((name for name, law in laws.items() if law.is_wide), "")
+    bent = next((name for name, law in laws.items() if law.growth in GROWTHS), "")
+    low, high = laws[wide].interval if wide else (0.0, 0.0)
+    active = proposal.activity.active[1.0]
+    left = next(iter(proposal.check.failing()), None)
+    check, sweep = proposal.check.reason, "" if proposal.verdict is None else proposal.verdict.reason
+    return (
+        FIND_REASONS[proposal.cause]
+        .format(
+            wide=wide,
+            half=(high - low) / 2,
+            active=active.exponent,
+            share=f"{proposal.activity.share[1.0] * active.sizes[-1]:.3g}",
+            most=active.sizes[-1],
+            bent=proposal.factors[bent].quantity if bent else "",
+            growth=GROWTHS[laws[bent].growth].format(letter=proposal.letter) if bent else "",
+            letter=proposal.letter,
+            left=left.name if left else "",
+            goes="changes"
+            if left is None or left.slope is None
+            else ("grows" if left.excess > 0 else "shrinks"),
+            check=f"{check[:1].upper()}{check[1:]}." if check else "",
+            sweep=sweep,
+            transfers="" if proposal.verdict is None else ", and the learning rate transfers",
+        )
+        .rstrip()
     )
 
 
