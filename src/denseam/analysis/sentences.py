@@ -11,6 +11,7 @@ from denseam.analysis.statistics import Interval
 if TYPE_CHECKING:
     from denseam.analysis.coordinates.finder import Proposal
     from denseam.analysis.coordinates.judge import Check
+    from denseam.analysis.coordinates.slopes import Slope
     from denseam.analysis.verdicts import Verdict
 
 REASONS = {
@@ -86,10 +87,10 @@ FIND_REASONS = {
     FindCause.FEW_ACTIVE: "Few memories are active however many there are: K_eff goes as K^{active:.2f}, "
     "{share} memories of {most}. A power of K does not keep every term.",
     FindCause.NO_POWER: "No power keeps {bent}: {growth}.",
-    FindCause.TERMS_LEFT: "With these exponents {left} still {goes} with {letter}. {check}",
+    FindCause.TERMS_LEFT: "With these exponents {left} still {goes}: {check}.",
     FindCause.NO_TRANSFER: "The sizes of the first steps stay, but the learning rate does not transfer. "
     "{sweep}",
-    FindCause.CHECK_UNDECIDED: "The check of these exponents is not decided. {check}",
+    FindCause.CHECK_UNDECIDED: "The check of these exponents is not decided: {check}.",
     FindCause.SWEEP_UNDECIDED: "The sweep with these exponents is not decided. {sweep}",
     FindCause.HOLDS: "With these exponents every judged term of a step keeps its size{transfers}.",
 }
@@ -163,28 +164,27 @@ def find_reason(proposal: Proposal) -> str:
     low, high = laws[wide].interval if wide else (0.0, 0.0)
     active = proposal.activity.active[1.0]
     left = next(iter(proposal.check.failing()), None)
-    check, sweep = proposal.check.reason, "" if proposal.verdict is None else proposal.verdict.reason
-    return (
-        FIND_REASONS[proposal.cause]
-        .format(
-            wide=wide,
-            half=(high - low) / 2,
-            active=active.exponent,
-            share=f"{proposal.activity.share[1.0] * active.sizes[-1]:.3g}",
-            most=active.sizes[-1],
-            bent=proposal.factors[bent].quantity if bent else "",
-            growth=GROWTHS[laws[bent].growth].format(letter=proposal.letter) if bent else "",
-            letter=proposal.letter,
-            left=left.name if left else "",
-            goes="changes"
-            if left is None or left.slope is None
-            else ("grows" if left.excess > 0 else "shrinks"),
-            check=f"{check[:1].upper()}{check[1:]}." if check else "",
-            sweep=sweep,
-            transfers="" if proposal.verdict is None else ", and the learning rate transfers",
-        )
-        .rstrip()
+    return FIND_REASONS[proposal.cause].format(
+        wide=wide,
+        half=(high - low) / 2,
+        active=active.exponent,
+        share=f"{proposal.activity.share[1.0] * active.sizes[-1]:.3g}",
+        most=active.sizes[-1],
+        bent=proposal.factors[bent].quantity if bent else "",
+        growth=GROWTHS[laws[bent].growth].format(letter=proposal.letter) if bent else "",
+        left=left.name if left else "",
+        goes=_goes(left, proposal.letter) if left else "",
+        check=proposal.check.reason,
+        sweep="" if proposal.verdict is None else proposal.verdict.reason,
+        transfers="" if proposal.verdict is None else ", and the learning rate transfers",
     )
+
+
+def _goes(slope: Slope, letter: str) -> str:
+    """Return how a term changes with a size."""
+    if slope.slope is None:
+        return f"is not finite at some {letter}"
+    return f"{'grows' if slope.excess > 0 else 'shrinks'} with {letter}"
 
 
 def percent(value: float) -> str:

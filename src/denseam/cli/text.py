@@ -121,6 +121,8 @@ def print_proposal(proposal: Any, files: Sequence[str], next_line: str | None) -
     print(f"left: {_terms(proposal.check)}")
     if proposal.constants:
         print("constants:", ", ".join(f"{k} = {v:.3g}" for k, v in proposal.constants.items()))
+    if proposal.unit != 1:
+        print(f"learning rates: eta0 in units of {proposal.unit:.3g}")
     if proposal.verdict is not None:
         print(f"sweep with these: {proposal.verdict.status}. {proposal.verdict.reason}")
     print(proposal.reason)

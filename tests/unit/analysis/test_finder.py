@@ -1,23 +1,28 @@
 """The exponent finder: from wrong exponents to the right ones, or to the reason why there are none."""
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 
 import denseam as dam
-from denseam.analysis.causes import Growth
+from denseam.analysis.causes import FindCause, Growth
+from denseam.analysis.coordinates.activity import Family
 from denseam.analysis.coordinates.finder import Search, searched_study
 from denseam.analysis.coordinates.laws import Law
 from denseam.analysis.coordinates.of_study import check_records
 from denseam.rules import prescription
-from denseam.rules.table import AS_IN_PROPORTION, FIXED_MODEL, TABLE
+from denseam.rules.table import AS_IN_PROPORTION, FAMILIES, FIXED_MODEL, TABLE
+from denseam.studies.rule_files import write_rule
+from docs.found import OF_STEPS, STARTS, own_lagrangians
 from tests.sampled import sampled
 from tests.table import UNPRESCRIBED
 
-# Two ends give a slope almost as well as what lies between, and every scale is a program to compile.
-SCALES = {"proportional": (16, 128), "memories-only": (128, 1024)}
+# Every scale is a program to compile.
+SCALES = {"proportional": (16, 32, 128), "memories-only": (128, 512, 2048)}
 SMALL = {"updates": 8, "seeds": 4}
 
 # --- made-up sizes --------------------------------------------------------------------------------
@@ -105,25 +110,15 @@ def test_sizes_far_from_one_get_a_constant():
     assert search(far).constants == {"s1_0": pytest.approx(0.01, rel=0.05)}
 
 
-# --- from wrong exponents -------------------------------------------------------------------------
+def test_rates_that_move_z_too_much_get_another_unit():
+    study = searched_study("relu", "sgd")
+    fast = CLEAN | {"dZ_W": ("eta_W", "", lambda s: 50 * study.eta0[0] * s.N**0.5 / s.K)}
+    assert search(fast).unit == pytest.approx(1 / 50, rel=0.05)
+    usual = CLEAN | {"dZ_W": ("eta_W", "", lambda s: study.eta0[0] * s.N**0.5 / s.K)}
+    assert search(usual).unit == 1
 
-STARTS = {
-    ("proportional", "elementwise", "sgd"): "s1=1, s2=1, eta_W=1",
-    ("proportional", "elementwise", "adam"): "s1=N^-1, s2=K^-1, eta_W=N^1/2",
-    ("proportional", "softmax", "adam"): "s1=N^-1/4, s2=1, eta_W=N^-1/2",
-    ("memories-only", "elementwise", "sgd"): "s1=N^-1/2*K^1/4, s2=K^-1/2, eta_W=1",
-    ("memories-only", "elementwise", "adam"): "s1=N^-1/2*K^-1/2, s2=1, eta_W=K",
-    ("memories-only", "softmax", "adam"): "s1=N^-1/2*K^1/4, s2=N^1/2*K^1/2, eta_W=K^-1/2",
-    ("proportional", "elementwise", "muon"): "s1=N^-1, s2=1, eta_W=1",
-    ("memories-only", "elementwise", "muon"): "s1=N^-1/2*K^1/4, s2=K^-1/2, eta_W=1",
-}
-#: Normalised entry by entry like Adam: the same start.
-STARTS |= {
-    (regime, family, optimizer): start
-    for optimizer in ("adamw", "lion", "sign")
-    for (regime, family, like), start in STARTS.items()
-    if like == "adam"
-}
+
+# --- from wrong exponents -------------------------------------------------------------------------
 
 
 def test_every_prescribed_row_has_a_start():
@@ -131,20 +126,20 @@ def test_every_prescribed_row_has_a_start():
     assert set(STARTS) == {row for row in growing if row[1:] not in UNPRESCRIBED}
 
 
-@pytest.mark.parametrize(
-    ("optimizer", "start"), [("sgd", "step=1, eta_W=K*T^1/2"), ("adam", "step=1"), ("muon", "step=T^-3/2")]
-)
-def test_the_finder_recovers_the_power_of_the_steps(optimizer, start):
+@pytest.mark.parametrize("optimizer", OF_STEPS)
+def test_the_finder_recovers_the_power_of_the_steps(optimizer):
     found = dam.find_exponents(
-        "relu", optimizer, regime="steps-only", scales=(8, 64), seeds=4, updates=2, parameterization=start,
-        verify=False,
+        "relu", optimizer, regime="steps-only", scales=(8, 16, 64), seeds=4, updates=2,
+        parameterization=OF_STEPS[optimizer], verify=False,
     )  # fmt: skip
     assert found.letter == "T"
     assert found.start.status == "FAIL"
     assert found.exponents["step"] == pytest.approx(-1, abs=0.05)
     assert found.exponents["eta_W"] == pytest.approx(0, abs=0.1)
     assert found.parameterization.step == dam.Power(T=-1)
-    assert found.parameterization.eta_W == prescription("relu", optimizer, "steps-only").eta_W
+    wanted, taken = prescription("relu", optimizer, "steps-only").eta_W, found.parameterization.eta_W
+    assert taken.T == 0
+    assert taken.at(found.study.shape(8)) == pytest.approx(wanted.at(found.study.shape(8)))
     assert found.check.status == "PASS", str(found.check)
 
 
@@ -181,7 +176,7 @@ def test_a_proposal_is_verified_by_a_sweep_of_unseen_seeds():
 
 
 def test_an_executor_measures_and_finds_the_same(tmp_path):
-    wrong = {"scales": (8, 16), "updates": 1, "seeds": 2, "parameterization": "s1=N^-1"}
+    wrong = {"scales": (8, 12, 16), "updates": 1, "seeds": 2, "parameterization": "s1=N^-1"}
     here = dam.find_exponents("relu", "sgd", **wrong, verify=False)
     with ThreadPoolExecutor(1) as pool:
         there = dam.find_exponents("relu", "sgd", **wrong, verify=False, out=tmp_path, executor=pool)
@@ -196,4 +191,135 @@ def test_an_executor_measures_and_finds_the_same(tmp_path):
 
 def test_the_finder_wants_many_memories_per_feature():
     with pytest.raises(dam.InputError, match="8 memories per feature"):
-        dam.find_exponents("relu", "sgd", regime="memories-only", scales=(64, 128))
+        dam.find_exponents("relu", "sgd", regime="memories-only", scales=(64, 128, 256))
+
+
+@pytest.mark.parametrize("regime", [name for name in FIXED_MODEL if name != "steps-only"])
+def test_exponents_are_found_only_where_the_model_or_its_steps_grow(regime):
+    with pytest.raises(dam.InputError, match="exponents are found where the model or its steps grow"):
+        dam.find_exponents("relu", "sgd", regime=regime, seeds=4, updates=2, features=8, memories=16)
+
+
+def test_exponents_are_found_with_one_step_of_recall():
+    with pytest.raises(dam.InputError, match="exponents are found with one step of recall"):
+        dam.find_exponents("relu", "sgd", regime="proportional-steps", updates=2)
+
+
+# --- any Lagrangian -------------------------------------------------------------------------------
+
+OWN = {"scales": (128, 512, 2048), "regime": "memories-only", "seeds": 4, "updates": 4, "verify": False}
+
+
+def test_a_family_that_no_row_knows_is_found():
+    mine = own_lagrangians()["squareplus"]
+    assert mine.family not in FAMILIES.values()
+    found = dam.find_exponents(mine, "adam", **OWN)
+    assert found.status == "FOUND", found.reason
+    assert found.activity.family is Family.ORDER_ONE
+    assert (found.parameterization.s2.K, found.parameterization.eta_W.K) == (-1, 0)
+    with pytest.raises(dam.InputError, match="activation must be"):
+        dam.prescription(mine, "adam")
+
+
+def test_few_active_memories_have_no_power():
+    found = dam.find_exponents(own_lagrangians()["sparsemax"], "adam", **OWN)
+    assert found.activity.few
+    assert found.activity.family is Family.PER_ACTIVE
+    assert (found.status, found.cause) == ("NONE", FindCause.FEW_ACTIVE)
+    assert "Few memories are active" in found.reason
+    document = json.loads(json.dumps(found.to_json(), allow_nan=False))
+    assert document["cause"] == "few-active"
+    assert document["left"]
+
+
+# --- what follows from a proposal -----------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def holding():
+    """A proposal that holds; its parts are replaced below."""
+    return dam.find_exponents("relu", "sgd", **OWN)
+
+
+def with_law(proposal, **changes):
+    """The proposal with another law of s2."""
+    s2 = proposal.factors["s2"]
+    law = replace(s2.along, **changes)
+    return replace(proposal, factors=dict(proposal.factors) | {"s2": replace(s2, along=law)})
+
+
+def test_each_cause_follows_from_the_numbers(holding):
+    fails = replace(holding.check, status="FAIL")
+    unsure = replace(holding.check, status="INCONCLUSIVE")
+    few = activity_of_few(holding.activity)
+    cases = {
+        FindCause.HOLDS: holding,
+        FindCause.NOISE: with_law(holding, interval=(-2.0, 0.0)),
+        FindCause.NO_POWER: with_law(holding, growth=Growth.LOGARITHM),
+        FindCause.TERMS_LEFT: replace(holding, check=fails),
+        FindCause.CHECK_UNDECIDED: replace(holding, check=unsure),
+        FindCause.FEW_ACTIVE: replace(holding, check=fails, activity=few),
+        FindCause.NO_TRANSFER: replace(holding, verdict=Judged("DRIFTS")),
+        FindCause.SWEEP_UNDECIDED: replace(holding, verdict=Judged("INCONCLUSIVE")),
+    }
+    assert set(cases) == set(FindCause)
+    for cause, proposal in cases.items():
+        assert proposal.cause is cause
+        assert proposal.status == cause.status
+        assert proposal.reason.endswith("."), proposal.reason
+    assert "log K" in cases[FindCause.NO_POWER].reason
+    assert replace(holding, activity=few).cause is FindCause.HOLDS, "few active memories may do"
+
+
+class Judged(NamedTuple):
+    """What a proposal reads of a verdict."""
+
+    status: str
+    reason: str = "The optimum moves."
+
+
+def activity_of_few(activity):
+    return replace(activity, active={s: replace(law, exponent=0.05) for s, law in activity.active.items()})
+
+
+def test_a_rule_is_written_and_read_by_a_study(holding, tmp_path):
+    path = tmp_path / "rule.json"
+    write_rule(path, holding.parameterization)
+    study = dam.Study("relu", "sgd", (256, 512), (0.01,), holding.study.regime, parameterization=str(path))
+    assert study.rule() == holding.parameterization
+    assert study.name == "relu-sgd-memories-only-found"
+    with pytest.raises(dam.InputError, match="parameterization is for elementwise, sgd, memories-only"):
+        dam.Study("relu", "adam", (256, 512), (0.01,), holding.study.regime, parameterization=str(path))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("none.json", None, "none.json: No such file"),
+        ("bad.json", b"{", "bad.json: not JSON"),
+        ("list.json", b"[]", "list.json: not a document"),
+        ("empty.json", b"{}", "empty.json: .*s1"),
+        ("key.json", b'{"s3": {}}', "key.json: .*s3 is unknown"),
+        ("bad.toml", b"= 1", "bad.toml: not TOML"),
+    ],
+)
+def test_a_bad_rule_file_is_refused(name, content, words, tmp_path):
+    path = tmp_path / name
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(dam.InputError, match=words):
+        dam.Study("relu", "sgd", (16, 32), (0.01,), parameterization=str(path))
+
+
+def test_a_rule_file_may_be_toml(holding, tmp_path):
+    document = holding.parameterization.to_json()
+    lines = [f"{k} = {json.dumps(v)}" for k, v in document.items() if not isinstance(v, dict)]
+    lines += [
+        f"{k} = {{{', '.join(f'{n} = {json.dumps(e)}' for n, e in v.items())}}}"
+        for k, v in document.items()
+        if isinstance(v, dict)
+    ]
+    path = tmp_path / "rule.toml"
+    path.write_text("\n".join(lines))
+    study = dam.Study("relu", "sgd", (256, 512), (0.01,), holding.study.regime, parameterization=str(path))
+    assert study.rule() == holding.parameterization

@@ -52,8 +52,15 @@ SEEDS, SEEDS_OF_CHECK, SEEDS_OF_SWEEP = 12, 4, 6
 DIGITS = 3
 #: Folder of the runs from which the exponents are measured, inside that of the check.
 MEASURED = "measured"
-#: Z and F outside this range get a constant that brings them to 1. (Small values do no harm.)
+#: Z and F outside this range get a constant. (Small values do no harm.)
 TOO_SMALL, TOO_LARGE = 0.05, 2.0
+#: The size that such a constant brings them to. With F of size 1 as of the target Y, their difference could
+#: vanish as K grows, and the first step with it.
+TARGETS = {"s1": 1.0, "s2": 0.25}
+#: The first change of Z over η0 is of order one in every row; outside this range, η0 gets another unit.
+SLOW, FAST = 0.2, 5.0
+#: The fewest scales from which an exponent and its finite-size correction can be told apart.
+FEWEST_SCALES = 3
 #: The time of all steps of recall together that counts as short.
 SHORT = 0.1
 
@@ -121,7 +128,9 @@ class Proposal:
     factors
         The exponents of s1, s2 and eta_W, or of step and eta_W.
     constants
-        s1_0 and s2_0 that bring Z and F to order one, if they were far from it.
+        s1_0 and s2_0 that bring Z and F near 1, if they were far from it.
+    unit
+        The factor on all learning rates η0 that brings the first change of Z to the order of η0; 1 if it was.
     parameterization
         The proposed rule, with fractions where the intervals allow them.
     activity
@@ -134,6 +143,7 @@ class Proposal:
     study: Study
     factors: Mapping[str, Exponents]
     constants: dict[str, float]
+    unit: float
     parameterization: Parameterization
     activity: Activity
     start: Check
@@ -188,6 +198,7 @@ class Proposal:
             "size": self.letter,
             "factors": {name: found.to_json() for name, found in self.factors.items()},
             "constants": self.constants,
+            "unit": self.unit,
             "parameterization": self.parameterization.to_json(),
             "activity": self.activity.to_json(),
             "off": [slope.to_json() for slope in _first_of_each(self.start)],
@@ -271,14 +282,15 @@ def propose(
         decay_W=ONE / search.along_path.eta_W,
         name="found", prescribed=False, source="measured slopes",
     )  # fmt: skip
-    proposal = _with(study, rule, search.constants)
+    proposal = _with(study, rule, search.constants, search.unit)
     unseen = range(max(seen) + 1, max(seen) + 1 + SEEDS_OF_SWEEP)
     checked = dataclasses.replace(proposal, seeds=tuple(unseen)[:SEEDS_OF_CHECK], name="")
-    swept = _swept(proposal, unseen)
+    swept = _swept(proposal, search.unit, unseen)
     return Proposal(
         swept,
         search.factors,
         search.constants,
+        search.unit,
         rule,
         activity(study.lagrangian),
         start,
@@ -298,7 +310,9 @@ class Search:
         #: The rule along the path, and that with an exponent of each size apart, for the ladders.
         self.along_path = self.on_ladders = _in_sizes(study.rule().canonical(), self.middle)
         self.through = "T" in study.regime.grows
+        self.eta0 = study.eta0[0]
         self.constants: dict[str, float] = {}
+        self.unit = 1.0
         self.factors: dict[str, Exponents] = {}
 
     def run(self) -> None:
@@ -332,13 +346,13 @@ class Search:
         self.on_ladders = _replaced(self.on_ladders, factor, dataclasses.replace(split, **exact))
 
     def _bring_to_one(self, factor: str, before: Power, power: Power, sizes: Any) -> None:
-        """Choose the constant of a factor if what it multiplies would be far from 1."""
-        if factor not in _CONSTANTS:
-            return
+        """Choose the constant of a factor, or the unit of η0, if what it multiplies would be far from 1."""
         ratios = np.array([power.at(shape) / before.at(shape) for shape in self.path])
         size = float(np.exp(np.mean(np.log(sizes * ratios[:, None]))))
-        if not TOO_SMALL <= size <= TOO_LARGE:
-            self.constants[_CONSTANTS[factor]] = 1 / size
+        if factor in _CONSTANTS and not TOO_SMALL <= size <= TOO_LARGE:
+            self.constants[_CONSTANTS[factor]] = _rounded(TARGETS[factor] / size)
+        if factor == "eta_W" and not self.through and not SLOW <= size / self.eta0 <= FAST:
+            self.unit = _rounded(self.eta0 / size)
 
     def _alike(self) -> dict[str, float]:
         """Return constants with which both rules agree in the middle, where the ladders meet the path."""
@@ -355,7 +369,17 @@ class Search:
         return min(1.0, SHORT / max(times))
 
 
+def _rounded(value: float) -> float:
+    """Return a constant to two digits: it need not be known better."""
+    return float(f"{value:.2g}")
+
+
 def _check_regime(study: Study) -> None:
+    if len(study.scales) < FEWEST_SCALES:
+        raise InputError(
+            f"scales must be {FEWEST_SCALES} or more to find exponents, "
+            f"got {', '.join(map(str, study.scales))}"
+        )
     if study.regime.grows == ("T",):
         return
     if study.regime.name in FIXED_MODEL:
@@ -375,10 +399,11 @@ def _check_regime(study: Study) -> None:
         )
 
 
-def _with(study: Study, rule: Parameterization, constants: Mapping[str, float]) -> Study:
-    """Return the study with another parameterization and other constants."""
+def _with(study: Study, rule: Parameterization, constants: Mapping[str, float], unit: float) -> Study:
+    """Return the study with another parameterization, other constants and another unit of η0."""
     axes = dict(study.axes) | {name: (value,) for name, value in constants.items()}
-    return dataclasses.replace(study, parameterization=rule, axes=axes, name="")
+    rates = tuple(unit * eta0 for eta0 in study.eta0)
+    return dataclasses.replace(study, parameterization=rule, axes=axes, eta0=rates, name="")
 
 
 def _in_sizes(rule: Parameterization, middle: Shape) -> Parameterization:
@@ -417,12 +442,12 @@ def _split(along: Law, apart: Mapping[str, Law]) -> dict[str, Fraction] | None:
     return known if sum(known.values()) == along.fraction else None
 
 
-def _swept(study: Study, seeds: Sequence[int]) -> Study:
+def _swept(study: Study, unit: float, seeds: Sequence[int]) -> Study:
     """Return the sweep of learning rates over the smaller scales that verifies a proposed rule."""
     return dataclasses.replace(
         study,
         scales=tuple(study.scales)[:3],
-        eta0=logspace(1e-3, 1.0, 10),
+        eta0=logspace(unit * 1e-3, unit, 10),
         seeds=tuple(seeds),
         epochs=max(16, study.epochs),
         probes=(),

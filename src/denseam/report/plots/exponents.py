@@ -49,14 +49,14 @@ def _intervals_panel(ax: Any, proposal: Proposal) -> None:
     ax.set_yticks(range(len(rows)), [label for label, _ in rows], fontsize=8)
     ax.invert_yaxis()
     ax.axvline(0, color=FAINT, linewidth=0.6, zorder=0)
-    ax.set_xlabel("exponent (bar: the fraction that the interval allows)")
-    ax.set_title("exponents with 95 % intervals; ×: no power", loc="left")
+    ax.set_xlabel("bar: fraction in the interval; ×: no power")
+    ax.set_title("exponents, 95 % intervals", loc="left")
 
 
 def _sizes_panel(ax: Any, factor: str, found: Exponents, letter: str) -> None:
     """Draw the size of a quantity against each size that grows, both relative to the middle."""
     laws = _laws(found, letter)
-    colours = scale_colours(len(laws))
+    colours = [INK, *scale_colours(len(found.apart))]
     for i, (grows, law) in enumerate(laws.items()):
         middle = (len(law.sizes) - 1) // 2
         x = np.array(law.sizes, float) / law.sizes[middle]
@@ -68,8 +68,10 @@ def _sizes_panel(ax: Any, factor: str, found: Exponents, letter: str) -> None:
         )  # fmt: skip
     ax.set_xscale("log", base=2)
     ax.set_yscale("log")
-    ax.set_xticks([0.5, 1, 2, 4, 8], ["½", "1", "2", "4", "8"])
+    ax.set_xticks([0.25, 0.5, 1, 2, 4, 8], ["¼", "½", "1", "2", "4", "8"])
     ax.minorticks_off()
+    ends = [size / law.sizes[(len(law.sizes) - 1) // 2] for law in laws.values() for size in law.sizes]
+    ax.set_xlim(min(ends) / 1.2, max(ends) * 1.2)
     low, high = ax.get_ylim()
     ax.set_ylim(min(low, 0.8), max(high, 1.25))
     plain_log_ticks(ax.yaxis)
