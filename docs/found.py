@@ -123,7 +123,7 @@ def search(case: Mapping[str, Any]) -> dict[str, Any]:
     own = own_lagrangians()
     options = dict(case)
     activation = options.pop("activation")
-    began = time.perf_counter()
+    began, worked = time.perf_counter(), time.process_time()
     proposal = dam.find_exponents(own.get(activation, activation), options.pop("optimizer"), **options)
     document = proposal.to_json()
     right: dict[str, float | None] = dict.fromkeys(proposal.factors)
@@ -136,6 +136,7 @@ def search(case: Mapping[str, Any]) -> dict[str, Any]:
         "row": right,
         "prescribed": activation not in own and row.prescribed,
         "seconds": round(time.perf_counter() - began, 1),
+        "core_seconds": round(time.process_time() - worked, 1),
         **{key: document[key] for key in kept},
         "family": document["activity"]["family"],
         "left": [slope["name"] for slope in document["left"]],
@@ -152,13 +153,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--row", action="append", help="search this case, also if it is there already")
     chosen = parser.parse_args().row
-    for name, case in cases().items():
-        if name in chosen if chosen else name not in kept():
-            document = search(case)
-            results = kept() | {name: document}
-            ordered = {key: results[key] for key in cases() if key in results}
-            KEPT.write_text(json.dumps(ordered, indent=1) + "\n", encoding="utf-8")
-            print(name, document["status"], f"{document['seconds']:.0f} s", flush=True)
+    for name in chosen or [name for name in cases() if name not in kept()]:
+        document = search(cases()[name])
+        results = kept() | {name: document}
+        ordered = {key: results[key] for key in cases() if key in results}
+        KEPT.write_text(json.dumps(ordered, indent=1) + "\n", encoding="utf-8")
+        print(name, document["status"], f"{document['seconds']:.0f} s", flush=True)
 
 
 # --- the page --------------------------------------------------------------------------------------

@@ -484,7 +484,7 @@ def test_check_says_pass_or_fail_by_word_number_and_exit_code(tmp_path, inside):
 
 SMALL_SEARCH = (
     *("find", "--activation", "relu", "--optimizer", "sgd", "--regime", "memories-only", "--quiet"),
-    *("--scales", "128,512,2048", "--seeds", "4", "--updates", "4", "--no-sweep"),
+    *("--scales", "128,512,2048", "--seeds", "4", "--updates", "2", "--no-sweep"),
 )
 
 
@@ -525,6 +525,7 @@ def test_find_writes_a_rule_that_a_sweep_takes(tmp_path, inside):
     assert "parameterization is for elementwise, sgd, memories-only" in wrong.stderr
 
 
+@pytest.mark.slow
 def test_find_says_so_if_nothing_works(inside):
     """Softmax with SGD: rows with a large activation get large updates."""
     found = inside(

@@ -275,7 +275,8 @@ def propose(
     seen = tuple(study.seeds)  # type: ignore[arg-type]  # a tuple since its construction
     few = dataclasses.replace(study, seeds=seen[:SEEDS_OF_CHECK], name="")
     start = check_study(few, out=out, **training)
-    search = Search(study, measuring(study, measured_in, **training))
+    quantities = [quantity for _, quantity in factors_of(study)]
+    search = Search(study, measuring(study, quantities, measured_in, **training))
     search.run()
     rule = dataclasses.replace(
         search.along_path,
@@ -299,6 +300,11 @@ def propose(
     )
 
 
+def factors_of(study: Study) -> tuple[tuple[str, str], ...]:
+    """Return the factors to correct, in their order, and the quantities that are proportional to them."""
+    return THROUGH if "T" in study.regime.grows else GROWING
+
+
 class Search:
     """The correction of one factor after the other."""
 
@@ -309,7 +315,7 @@ class Search:
         self.middle = self.path[(len(self.path) - 1) // 2]
         #: The rule along the path, and that with an exponent of each size apart, for the ladders.
         self.along_path = self.on_ladders = _in_sizes(study.rule().canonical(), self.middle)
-        self.through = "T" in study.regime.grows
+        self.order = factors_of(study)
         self.eta0 = study.eta0[0]
         self.constants: dict[str, float] = {}
         self.unit = 1.0
@@ -317,7 +323,7 @@ class Search:
 
     def run(self) -> None:
         """Correct all factors in turn."""
-        for factor, quantity in THROUGH if self.through else GROWING:
+        for factor, quantity in self.order:
             self._correct(factor, quantity)
 
     def _correct(self, factor: str, quantity: str) -> None:
@@ -340,18 +346,18 @@ class Search:
             apart[letter] = local(quantity, sizes, own).remedy(float(getattr(split, letter)))
         power = _taken(before, along, apart, self.regime)
         self.factors[factor] = Exponents(quantity, exponent, along, apart, power)
-        self._bring_to_one(factor, before, power, of_path)
+        self._bring_to_one(factor, quantity, before, power, of_path)
         self.along_path = _replaced(self.along_path, factor, power)
         exact = {letter: law.exponent for letter, law in apart.items()}
         self.on_ladders = _replaced(self.on_ladders, factor, dataclasses.replace(split, **exact))
 
-    def _bring_to_one(self, factor: str, before: Power, power: Power, sizes: Any) -> None:
+    def _bring_to_one(self, factor: str, quantity: str, before: Power, power: Power, sizes: Any) -> None:
         """Choose the constant of a factor, or the unit of η0, if what it multiplies would be far from 1."""
         ratios = np.array([power.at(shape) / before.at(shape) for shape in self.path])
         size = float(np.exp(np.mean(np.log(sizes * ratios[:, None]))))
         if factor in _CONSTANTS and not TOO_SMALL <= size <= TOO_LARGE:
             self.constants[_CONSTANTS[factor]] = _rounded(TARGETS[factor] / size)
-        if factor == "eta_W" and not self.through and not SLOW <= size / self.eta0 <= FAST:
+        if quantity == "dZ_W" and not SLOW <= size / self.eta0 <= FAST:
             self.unit = _rounded(self.eta0 / size)
 
     def _alike(self) -> dict[str, float]:

@@ -64,11 +64,16 @@ def _grown(shape: Shape, letter: str, size: int) -> Shape:
     return Shape(**grown | {"P": max(grown["P"], grown["B"])})
 
 
-def measuring(study: Study, out: str | os.PathLike[str] | None, **training: Any) -> Measure:
-    """Return what measures the first step of a study's model at any shape; runs are kept in a folder."""
+def measuring(
+    study: Study, quantities: Sequence[str], out: str | os.PathLike[str] | None, **training: Any
+) -> Measure:
+    """Return what measures the first step of a study's model at any shape; runs are kept in a folder.
+
+    All `quantities` are measured together, so that each shape has one program.
+    """
 
     def measure(points: Sequence[Point], quantity: str) -> Sizes:
-        studies = [_study(study, point, quantity) for point in points]
+        studies = [_study(study, point, quantities) for point in points]
         keys = [[spec.key for spec in each.runs()] for each in studies]
         sizes = _sizes(run_studies(studies, out, **training).complete(), quantity)
         return np.array([[sizes[key] for key in row] for row in keys])
@@ -76,7 +81,7 @@ def measuring(study: Study, out: str | os.PathLike[str] | None, **training: Any)
     return measure
 
 
-def _study(study: Study, point: Point, quantity: str) -> Study:
+def _study(study: Study, point: Point, quantities: Sequence[str]) -> Study:
     """Return the study of one shape: one update on one batch, at the smallest learning rate."""
     N, K, B = point.shape.N, point.shape.K, point.shape.B
     assert B is not None
@@ -88,7 +93,7 @@ def _study(study: Study, point: Point, quantity: str) -> Study:
         eta0=study.eta0[:1],
         epochs=1,
         steps=point.shape.T,
-        probes=(quantity,),
+        probes=tuple(quantities),
         probe_steps=(0,),
         parameterization=dataclasses.replace(point.rule, regime="memories-only"),
         axes=axes,
