@@ -9,12 +9,15 @@ import numpy as np
 import pytest
 
 import denseam as dam
-from denseam.analysis.causes import FindCause, Growth
-from denseam.analysis.coordinates.activity import Family
-from denseam.analysis.coordinates.finder import Search, searched_study
+from denseam.analysis.causes import CheckCause, FindCause, Growth
+from denseam.analysis.coordinates.activity import Activity, Family
+from denseam.analysis.coordinates.expected import Expectation
+from denseam.analysis.coordinates.finder import Proposal, Search, searched_study
+from denseam.analysis.coordinates.judge import Conditions, judge
 from denseam.analysis.coordinates.laws import Law
 from denseam.analysis.coordinates.of_study import check_records
-from denseam.rules import prescription
+from denseam.analysis.coordinates.slopes import Measurements, slopes
+from denseam.rules import prescription, standard
 from denseam.rules.table import AS_IN_PROPORTION, FAMILIES, FIXED_MODEL, TABLE
 from denseam.studies.rule_files import write_rule
 from docs.found import OF_STEPS, STARTS, own_lagrangians
@@ -203,19 +206,27 @@ def test_exponents_are_found_with_one_step_of_recall():
 
 # --- any Lagrangian -------------------------------------------------------------------------------
 
+
+def test_the_standard_parameterization_needs_no_row():
+    mine = own_lagrangians()["squareplus"]
+    assert mine.family not in FAMILIES.values()
+    assert standard(mine, "adam").family == mine.family
+    assert searched_study(mine, "adam").rule().name == "standard"
+    with pytest.raises(dam.InputError, match="activation must be"):
+        standard("gelu", "adam")
+    with pytest.raises(dam.InputError, match="activation must be"):
+        dam.prescription(mine, "adam")
+
+
 OWN = {"scales": (128, 512, 2048), "regime": "memories-only", "seeds": 4, "updates": 2, "verify": False}
 
 
 @pytest.mark.slow
 def test_a_family_that_no_row_knows_is_found():
-    mine = own_lagrangians()["squareplus"]
-    assert mine.family not in FAMILIES.values()
-    found = dam.find_exponents(mine, "adam", **OWN)
+    found = dam.find_exponents(own_lagrangians()["squareplus"], "adam", **OWN)
     assert found.status == "FOUND", found.reason
     assert found.activity.family is Family.ORDER_ONE
     assert (found.parameterization.s2.K, found.parameterization.eta_W.K) == (-1, 0)
-    with pytest.raises(dam.InputError, match="activation must be"):
-        dam.prescription(mine, "adam")
 
 
 @pytest.mark.slow
@@ -235,8 +246,17 @@ def test_few_active_memories_have_no_power():
 
 @pytest.fixture(scope="module")
 def holding():
-    """A proposal that holds; its parts are replaced below."""
-    return dam.find_exponents("relu", "sgd", **OWN)
+    """A proposal that holds, from made-up sizes; its parts are replaced below."""
+    study = searched_study("relu", "sgd", regime="memories-only", parameterization="s1=N^-1/2, s2=1, eta_W=1")
+    found = Search(study, made_up(MIXED))
+    rule = found.run()
+    sizes = {"F": np.ones((1, 3, 4)), "Z": np.ones((1, 3, 4))}
+    measured = Measurements((0,), (128, 256, 512), sizes)
+    check = judge(measured, slopes(measured, {"F": Expectation(0.0, "stability")}), Conditions("made up"))
+    sigma, active = (Law(e, (e - 0.03, e + 0.03), Growth.POWER, (256, 4096)) for e in (0.0, 1.0))
+    activity = Activity({1.0: sigma}, {1.0: active}, {1.0: 0.3})
+    swept = replace(study, parameterization=rule, probes=(), probe_steps=None, name="")
+    return Proposal(swept, found.factors, found.constants, found.unit, rule, activity, check, check, None)
 
 
 def with_law(proposal, **changes):
@@ -247,7 +267,7 @@ def with_law(proposal, **changes):
 
 
 def test_each_cause_follows_from_the_numbers(holding):
-    fails = replace(holding.check, status="FAIL")
+    fails = failing(holding.check)
     unsure = replace(holding.check, status="INCONCLUSIVE")
     few = activity_of_few(holding.activity)
     cases = {
@@ -266,6 +286,8 @@ def test_each_cause_follows_from_the_numbers(holding):
         assert proposal.status == cause.status
         assert proposal.reason.endswith("."), proposal.reason
     assert "log K" in cases[FindCause.NO_POWER].reason
+    assert "F still grows with K" in cases[FindCause.TERMS_LEFT].reason
+    assert json.loads(json.dumps(cases[FindCause.TERMS_LEFT].to_json()))["left"][0]["name"] == "F"
     assert replace(holding, activity=few).cause is FindCause.HOLDS, "few active memories may do"
 
 
@@ -274,6 +296,12 @@ class Judged(NamedTuple):
 
     status: str
     reason: str = "The optimum moves."
+
+
+def failing(check):
+    """The check with one term that grows."""
+    slope = replace(check.slopes[0], slope=0.4, ok=False)
+    return replace(check, status="FAIL", cause=CheckCause.UNKNOWN, culprit=slope, slopes=[slope])
 
 
 def activity_of_few(activity):

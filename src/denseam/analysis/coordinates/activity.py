@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,9 @@ import numpy as np
 
 from denseam.analysis.coordinates.laws import Law, asymptotic
 from denseam.errors import InputError
-from denseam.model.lagrangians import Lagrangian
+
+if TYPE_CHECKING:
+    from denseam.model.lagrangians import Lagrangian
 
 #: Numbers of memories, samples of each seed, and seeds.
 MEMORIES, SAMPLES, SEEDS = (256, 1024, 4096, 16384), 32, 8

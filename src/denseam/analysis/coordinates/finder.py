@@ -277,12 +277,7 @@ def propose(
     start = check_study(few, out=out, **training)
     quantities = [quantity for _, quantity in factors_of(study)]
     search = Search(study, measuring(study, quantities, measured_in, **training))
-    search.run()
-    rule = dataclasses.replace(
-        search.along_path,
-        decay_W=ONE / search.along_path.eta_W,
-        name="found", prescribed=False, source="measured slopes",
-    )  # fmt: skip
+    rule = search.run()
     proposal = _with(study, rule, search.constants, search.unit)
     unseen = range(max(seen) + 1, max(seen) + 1 + SEEDS_OF_SWEEP)
     checked = dataclasses.replace(proposal, seeds=tuple(unseen)[:SEEDS_OF_CHECK], name="")
@@ -321,10 +316,12 @@ class Search:
         self.unit = 1.0
         self.factors: dict[str, Exponents] = {}
 
-    def run(self) -> None:
-        """Correct all factors in turn."""
+    def run(self) -> Parameterization:
+        """Correct all factors in turn; return the rule, with λ_W ∝ 1/η_W."""
         for factor, quantity in self.order:
             self._correct(factor, quantity)
+        rule = dataclasses.replace(self.along_path, decay_W=ONE / self.along_path.eta_W)
+        return dataclasses.replace(rule, name="found", prescribed=False, source="measured slopes")
 
     def _correct(self, factor: str, quantity: str) -> None:
         held = self.constants | ({"tau": self._short_time()} if factor == "step" else {})
