@@ -9,8 +9,8 @@ from denseam.analysis.causes import Action, Cause, Caution, CheckCause, FindCaus
 from denseam.analysis.statistics import Interval
 
 if TYPE_CHECKING:
-    from denseam.analysis.coordinates.finder import Proposal
     from denseam.analysis.coordinates.judge import Check
+    from denseam.analysis.coordinates.proposal import Proposal
     from denseam.analysis.coordinates.slopes import Slope
     from denseam.analysis.verdicts import Verdict
 

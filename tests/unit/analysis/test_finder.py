@@ -12,10 +12,11 @@ import denseam as dam
 from denseam.analysis.causes import CheckCause, FindCause, Growth
 from denseam.analysis.coordinates.activity import Activity, Family
 from denseam.analysis.coordinates.expected import Expectation
-from denseam.analysis.coordinates.finder import Proposal, Search, searched_study
+from denseam.analysis.coordinates.finder import Search, searched_study
 from denseam.analysis.coordinates.judge import Conditions, judge
 from denseam.analysis.coordinates.laws import Law
 from denseam.analysis.coordinates.of_study import check_records
+from denseam.analysis.coordinates.proposal import Proposal
 from denseam.analysis.coordinates.slopes import Measurements, slopes
 from denseam.rules import prescription, standard
 from denseam.rules.table import AS_IN_PROPORTION, FAMILIES, FIXED_MODEL, TABLE

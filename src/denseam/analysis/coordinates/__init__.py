@@ -6,5 +6,5 @@ follow the pipeline: `slopes` (sizes, and exponents with intervals), `expected` 
 and a cause). `of_study` checks this library's models, `of_model` any Equinox model.
 
 `finder` turns slopes into better exponents: `ladders` (where they are measured), `laws` (exponents with
-intervals, or none), `activity` (the family of an activation).
+intervals, or none), `activity` (the family of an activation), `proposal` (the result).
 """

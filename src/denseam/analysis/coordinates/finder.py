@@ -19,20 +19,17 @@ import dataclasses
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from denseam.analysis import sentences
-from denseam.analysis.causes import FindCause, FindStatus
-from denseam.analysis.coordinates.activity import Activity, activity
-from denseam.analysis.coordinates.judge import Check
+from denseam.analysis.coordinates.activity import activity
 from denseam.analysis.coordinates.ladders import Measure, Point, ladders, measuring, path
 from denseam.analysis.coordinates.laws import Law, asymptotic, local
 from denseam.analysis.coordinates.of_study import DEFAULT_SCALES, check_study, checked_study
-from denseam.analysis.transfer import Verdict, verdict
+from denseam.analysis.coordinates.proposal import Exponents, Proposal, split
+from denseam.analysis.transfer import verdict
 from denseam.errors import InputError
 from denseam.rules import Parameterization, Power, Shape
 from denseam.rules.fields import logspace
@@ -69,149 +66,6 @@ GROWING = (("s1", "Z"), ("s2", "F"), ("eta_W", "dZ_W"))
 THROUGH = (("step", "grad_W"), ("eta_W", "dW"))
 #: Factor → the constant that multiplies its power, if it is chosen here.
 _CONSTANTS = {"s1": "s1_0", "s2": "s2_0"}
-
-
-@dataclasses.dataclass(frozen=True)
-class Exponents:
-    """The exponents of one factor of the rule.
-
-    Attributes
-    ----------
-    quantity
-        The quantity that it keeps.
-    before
-        The exponent along the path with which the search began.
-    along
-        The law along the path of the regime.
-    apart
-        Size → its law where it grows alone.
-    power
-        The power that is taken.
-    """
-
-    quantity: str
-    before: float
-    along: Law
-    apart: Mapping[str, Law]
-    power: Power
-
-    @property
-    def told_apart(self) -> bool:
-        """Whether the fractions of all sizes together are that of the path."""
-        return _split(self.along, self.apart) is not None
-
-    @property
-    def total(self) -> float | None:
-        """The sum of the exponents of all sizes; None if they were not measured."""
-        return sum(law.exponent for law in self.apart.values()) if self.apart else None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return a plain document."""
-        return {
-            "quantity": self.quantity,
-            "before": self.before,
-            **self.along.to_json(),
-            "apart": {letter: law.to_json() for letter, law in self.apart.items()},
-            "sum": self.total,
-            "power": str(self.power),
-        }
-
-
-@dataclasses.dataclass(frozen=True)
-class Proposal:
-    """Exponents that keep the sizes of Z, F and ΔZ, and how well they work.
-
-    Attributes
-    ----------
-    study
-        The sweep that verifies the proposal.
-    factors
-        The exponents of s1, s2 and eta_W, or of step and eta_W.
-    constants
-        s1_0 and s2_0 that bring Z and F near 1, if they were far from it.
-    unit
-        The factor on all learning rates η0 that brings the first change of Z to the order of η0; 1 if it was.
-    parameterization
-        The proposed rule, with fractions where the intervals allow them.
-    activity
-        How the activation follows K, from which its family is found.
-    start, check, verdict
-        The check of the initial rule, that of the proposal, and the verdict of a sweep with it; the last two
-        have seeds that were not used before.
-    """
-
-    study: Study
-    factors: Mapping[str, Exponents]
-    constants: dict[str, float]
-    unit: float
-    parameterization: Parameterization
-    activity: Activity
-    start: Check
-    check: Check
-    verdict: Verdict | None
-
-    @property
-    def letter(self) -> str:
-        """The size that stands for the path of the regime."""
-        return self.study.regime.letter
-
-    @property
-    def exponents(self) -> dict[str, float]:
-        """The measured exponents along the path."""
-        return {name: found.along.exponent for name, found in self.factors.items()}
-
-    @property
-    def cause(self) -> FindCause:
-        """Why exponents are found, or not."""
-        laws = [found.along for found in self.factors.values()]
-        if any(law.is_wide for law in laws):
-            return FindCause.NOISE
-        works = self.check.status == "PASS" and (self.verdict is None or self.verdict.status == "TRANSFERS")
-        if self.activity.few and not works:
-            return FindCause.FEW_ACTIVE
-        if not all(law.is_power for law in laws):
-            return FindCause.NO_POWER
-        if self.check.status != "PASS":
-            return FindCause.TERMS_LEFT if self.check.status == "FAIL" else FindCause.CHECK_UNDECIDED
-        if works:
-            return FindCause.HOLDS
-        undecided = self.verdict is not None and self.verdict.status == "INCONCLUSIVE"
-        return FindCause.SWEEP_UNDECIDED if undecided else FindCause.NO_TRANSFER
-
-    @property
-    def status(self) -> FindStatus:
-        """FOUND, NONE or INCONCLUSIVE."""
-        return self.cause.status
-
-    @property
-    def reason(self) -> str:
-        """The cause in a sentence."""
-        return sentences.find_reason(self)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return a plain document."""
-        return {
-            "name": self.study.name,
-            "status": self.status,
-            "cause": self.cause.value,
-            "reason": self.reason,
-            "size": self.letter,
-            "factors": {name: found.to_json() for name, found in self.factors.items()},
-            "constants": self.constants,
-            "unit": self.unit,
-            "parameterization": self.parameterization.to_json(),
-            "activity": self.activity.to_json(),
-            "off": [slope.to_json() for slope in _first_of_each(self.start)],
-            "left": [slope.to_json() for slope in _first_of_each(self.check)],
-            "start": self.start.status,
-            "check": self.check.status,
-            "verdict": None if self.verdict is None else self.verdict.status,
-        }
-
-
-def _first_of_each(check: Check) -> list[Any]:
-    """Return the wrong slopes of a check, of each quantity the first."""
-    return list({slope.name: slope for slope in reversed(check.failing())}.values())[::-1]
 
 
 def find_exponents(
@@ -312,7 +166,7 @@ class Search:
         self.along_path = self.on_ladders = _in_sizes(study.rule().canonical(), self.middle)
         self.order = factors_of(study)
         self.eta0 = study.eta0[0]
-        self.constants: dict[str, float] = {}
+        self.constants = {name: study.axes[name][0] for name in _CONSTANTS.values() if name in study.axes}
         self.unit = 1.0
         self.factors: dict[str, Exponents] = {}
 
@@ -336,24 +190,25 @@ class Search:
         scales = [getattr(shape, self.letter) for shape in self.path]
         along = asymptotic(quantity, scales, of_path).remedy(exponent)
         apart: dict[str, Law] = {}
-        split = getattr(self.on_ladders, factor)
+        on_ladders = getattr(self.on_ladders, factor)
         for letter, ladder in self.ladders.items():
             own = of_ladders[[name == letter for name, _ in rungs]]
             sizes = [getattr(shape, letter) for shape in ladder]
-            apart[letter] = local(quantity, sizes, own).remedy(float(getattr(split, letter)))
+            apart[letter] = local(quantity, sizes, own).remedy(float(getattr(on_ladders, letter)))
         power = _taken(before, along, apart, self.regime)
         self.factors[factor] = Exponents(quantity, exponent, along, apart, power)
         self._bring_to_one(factor, quantity, before, power, of_path)
         self.along_path = _replaced(self.along_path, factor, power)
         exact = {letter: law.exponent for letter, law in apart.items()}
-        self.on_ladders = _replaced(self.on_ladders, factor, dataclasses.replace(split, **exact))
+        self.on_ladders = _replaced(self.on_ladders, factor, dataclasses.replace(on_ladders, **exact))
 
     def _bring_to_one(self, factor: str, quantity: str, before: Power, power: Power, sizes: Any) -> None:
         """Choose the constant of a factor, or the unit of η0, if what it multiplies would be far from 1."""
         ratios = np.array([power.at(shape) / before.at(shape) for shape in self.path])
         size = float(np.exp(np.mean(np.log(sizes * ratios[:, None]))))
         if factor in _CONSTANTS and not TOO_SMALL <= size <= TOO_LARGE:
-            self.constants[_CONSTANTS[factor]] = _rounded(TARGETS[factor] / size)
+            name = _CONSTANTS[factor]
+            self.constants[name] = _rounded(self.constants.get(name, 1.0) * TARGETS[factor] / size)
         if quantity == "dZ_W" and not SLOW <= size / self.eta0 <= FAST:
             self.unit = _rounded(self.eta0 / size)
 
@@ -426,23 +281,14 @@ def _replaced(rule: Parameterization, factor: str, power: Power) -> Parameteriza
 
 def _taken(before: Power, along: Law, apart: Mapping[str, Law], regime: str) -> Power:
     """Return the power of a factor: in all sizes if they can be told apart, else in that of the path."""
-    split = _split(along, apart)
-    if split is not None:
-        return dataclasses.replace(before, **split)
+    fractions = split(along, apart)
+    if fractions is not None:
+        return dataclasses.replace(before, **fractions)
     fraction = along.fraction
     exponent = round(along.exponent, DIGITS) if fraction is None else fraction
     if regime == "steps-only":
         return dataclasses.replace(before, T=exponent)
     return dataclasses.replace(before, K=exponent) if regime == "memories-only" else Power(N=exponent)
-
-
-def _split(along: Law, apart: Mapping[str, Law]) -> dict[str, Fraction] | None:
-    """Return the fraction of each size; None unless all have one and they sum to that of the path."""
-    fractions = {letter: law.fraction for letter, law in apart.items()}
-    known = {letter: fraction for letter, fraction in fractions.items() if fraction is not None}
-    if not apart or len(known) < len(fractions) or along.fraction is None:
-        return None
-    return known if sum(known.values()) == along.fraction else None
 
 
 def _swept(study: Study, unit: float, seeds: Sequence[int]) -> Study:

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from denseam.analysis.coordinates.finder import Exponents, Proposal
 from denseam.analysis.coordinates.laws import Law
+from denseam.analysis.coordinates.proposal import Exponents, Proposal
 from denseam.report.plots.style import BAD, FAINT, INK, MARKERS, canvas, plain_log_ticks, save, scale_colours
 from denseam.training.quantities import QUANTITIES
 
