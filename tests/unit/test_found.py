@@ -9,8 +9,8 @@ from tests import ROOT
 
 PAGE = (ROOT / "docs" / "find.md").read_text(encoding="utf-8")
 KEPT = found.kept()
-#: "A row in five minutes on two cores."
-LONGEST = 300
+#: "A row in five minutes on two cores", in seconds of one core.
+LONGEST = 600
 
 
 def test_every_case_of_the_page_was_searched():
@@ -32,7 +32,7 @@ def test_every_row_is_recovered(name):
 
 
 def test_no_search_took_longer_than_the_page_says():
-    assert all(one["seconds"] <= LONGEST for one in KEPT.values())
+    assert all(one.get("core_seconds", 2 * one["seconds"]) <= LONGEST for one in KEPT.values())
 
 
 @pytest.mark.parametrize("fragment", found.FRAGMENTS)
