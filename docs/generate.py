@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from docs import recorded
+from docs import found, recorded
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "denseam"
@@ -32,7 +32,7 @@ def write() -> None:
         "steps.md": steps(),
         "rooms.md": rooms_page(),
         "api.md": api(),
-        **{name: fragment() for name, fragment in recorded.FRAGMENTS.items()},
+        **{name: fragment() for name, fragment in {**recorded.FRAGMENTS, **found.FRAGMENTS}.items()},
     }
     for name, text in pages.items():
         page = GENERATED / name

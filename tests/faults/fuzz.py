@@ -202,7 +202,8 @@ def commands(group=app, path=()):
 RIGHT = {
     "prescribe": "--activation relu --optimizer adam --features 64 --memories 128", "theory": "",
     "sweep": "--activation relu --optimizer sgd --scales 8,16 --eta0 0.01,0.03 --epochs 1 --out out",
-    "verdict": "GIVEN/runs", "check": "--activation relu --optimizer sgd --scales 16,32 --seeds 2 --out out", "export": "GIVEN/runs",
+    "verdict": "GIVEN/runs", "check": "--activation relu --optimizer sgd --scales 16,32 --seeds 2 --out out",
+    "find": "--activation relu --optimizer sgd --scales 8,12,16 --seeds 2 --updates 1 --no-sweep --out out", "export": "GIVEN/runs",
     "plan": "GIVEN/x.npy --features 16", "tune": "GIVEN/x.npy --features 16 --epochs 4 --out out",
     "train": "GIVEN/x.npy --features 16 --eta0 0.01 --epochs 1 --out out", "recall": "GIVEN/memory.safetensors GIVEN/x.npy --samples 2 --steps 1",
     "memorize": "GIVEN/x.npy --cues 2 --out out",
@@ -211,7 +212,7 @@ RIGHT = {
     "report": "GIVEN/runs --out out.html", "bench": "", "demo": "", "doctor": "",
 }  # fmt: skip
 #: Commands that measure or train for minutes when everything is right.
-LONG = {"bench", "demo"}
+LONG = {"bench", "demo", "find"}
 #: Commands that judge every figure, which takes seconds.
 SLOW = {"figure list"}
 

@@ -1,4 +1,4 @@
-"""Causes of verdicts and checks, as data that programs can branch on; `sentences` puts them into words."""
+"""Causes of verdicts, checks and searches, as data to branch on; `sentences` puts them into words."""
 
 from __future__ import annotations
 
@@ -133,3 +133,40 @@ class CheckCause(enum.Enum):
     RUNS_GONE = "runs-gone"
     NOISE = "noise"
     TOO_FEW = "too-few"
+
+
+class Growth(enum.Enum):
+    """How a quantity follows a size."""
+
+    #: As a power.
+    POWER = "power"
+    #: As a power that small sizes approach.
+    APPROACH = "approach"
+    #: As a power of the logarithm.
+    LOGARITHM = "logarithm"
+    #: As no power: its exponent changes along the size.
+    BENT = "bent"
+
+
+FindStatus = Literal["FOUND", "NONE", "INCONCLUSIVE"]
+
+
+class FindCause(enum.Enum):
+    """The cause of the result of a search for exponents, with its status. The first that applies counts."""
+
+    NOISE = "noise", "INCONCLUSIVE"
+    FEW_ACTIVE = "few-active", "NONE"
+    NO_POWER = "no-power", "NONE"
+    TERMS_LEFT = "terms-left", "NONE"
+    NO_TRANSFER = "no-transfer", "NONE"
+    CHECK_UNDECIDED = "check-undecided", "INCONCLUSIVE"
+    SWEEP_UNDECIDED = "sweep-undecided", "INCONCLUSIVE"
+    HOLDS = "holds", "FOUND"
+
+    status: FindStatus
+
+    def __new__(cls, value: str, status: FindStatus) -> FindCause:
+        """Make the word alone the value."""
+        member = object.__new__(cls)
+        member._value_, member.status = value, status
+        return member

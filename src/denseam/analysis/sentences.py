@@ -1,15 +1,17 @@
-"""The sentences of verdicts and checks, written from their data alone. No other code may look at them."""
+"""The sentences of verdicts, checks and searches, written from data alone. No other code may look at them."""
 
 from __future__ import annotations
 
 import math
 from typing import TYPE_CHECKING
 
-from denseam.analysis.causes import Action, Cause, Caution, CheckCause, Flag, Next
+from denseam.analysis.causes import Action, Cause, Caution, CheckCause, FindCause, Flag, Growth, Next
 from denseam.analysis.thresholds import FEWEST
 
 if TYPE_CHECKING:
     from denseam.analysis.coordinates.judge import Check
+    from denseam.analysis.coordinates.proposal import Proposal
+    from denseam.analysis.coordinates.slopes import Slope
     from denseam.analysis.statistics import Interval
     from denseam.analysis.verdicts import Verdict
 
@@ -84,6 +86,23 @@ CHECK_REASONS = {
     CheckCause.TOO_FEW: f"too few: a verdict needs {FEWEST} sizes and {FEWEST} seeds",
 }
 
+FIND_REASONS = {
+    FindCause.NOISE: "The exponent of {wide} is known to ± {half:.2f} only; measure more seeds or sizes.",
+    FindCause.FEW_ACTIVE: "Few memories are active however many there are: K_eff goes as K^{active:.2f}, "
+    "{share} memories of {most}. A power of K does not keep every term.",
+    FindCause.NO_POWER: "No power keeps {bent}: {growth}.",
+    FindCause.TERMS_LEFT: "With these exponents {left} still {goes}: {check}.",
+    FindCause.NO_TRANSFER: "The sizes of the first steps stay, but the learning rate does not transfer. "
+    "{sweep}",
+    FindCause.CHECK_UNDECIDED: "The check of these exponents is not decided: {check}.",
+    FindCause.SWEEP_UNDECIDED: "The sweep with these exponents is not decided. {sweep}",
+    FindCause.HOLDS: "With these exponents every judged term of a step keeps its size{transfers}.",
+}
+GROWTHS = {
+    Growth.LOGARITHM: "it follows a power of log {letter}",
+    Growth.BENT: "its exponent changes along {letter}",
+}
+
 
 def reason(v: Verdict) -> str:
     """State the cause of a verdict."""
@@ -139,6 +158,37 @@ def check_reason(check: Check) -> str:
         goes="is not finite at some scale" if slope is None else f"goes as {n}^{slope:.2f}",
         wanted="keep its size" if not expected else f"go as {n}^{expected:g}",
     )
+
+
+def find_reason(proposal: Proposal) -> str:
+    """State the cause of the result of a search for exponents."""
+    laws = {name: found.along for name, found in proposal.factors.items()}
+    wide = next((name for name, law in laws.items() if law.is_wide), "")
+    bent = next((name for name, law in laws.items() if law.growth in GROWTHS), "")
+    low, high = laws[wide].interval if wide else (0.0, 0.0)
+    active = proposal.activity.active[1.0]
+    left = next(iter(proposal.check.failing()), None)
+    return FIND_REASONS[proposal.cause].format(
+        wide=wide,
+        half=(high - low) / 2,
+        active=active.exponent,
+        share=f"{proposal.activity.share[1.0] * active.sizes[-1]:.3g}",
+        most=active.sizes[-1],
+        bent=proposal.factors[bent].quantity if bent else "",
+        growth=GROWTHS[laws[bent].growth].format(letter=proposal.letter) if bent else "",
+        left=left.name if left else "",
+        goes=_goes(left, proposal.letter) if left else "",
+        check=proposal.check.reason,
+        sweep="" if proposal.verdict is None else proposal.verdict.reason,
+        transfers="" if proposal.verdict is None else ", and the learning rate transfers",
+    )
+
+
+def _goes(slope: Slope, letter: str) -> str:
+    """Return how a term changes with a size."""
+    if slope.slope is None:
+        return f"is not finite at some {letter}"
+    return f"{'grows' if slope.excess > 0 else 'shrinks'} with {letter}"
 
 
 def percent(value: float) -> str:

@@ -12,12 +12,12 @@ from scipy import special
 Interval = tuple[float, float]
 
 
-def mean_interval(values: np.ndarray[Any, Any]) -> tuple[float, Interval | None]:
-    """Return the mean and its 95 % t-interval, which is None for a single value."""
+def mean_interval(values: np.ndarray[Any, Any], level: float = 0.95) -> tuple[float, Interval | None]:
+    """Return the mean and its t-interval, of 95 % by default, which is None for a single value."""
     n, mean = len(values), float(np.mean(values))
     if n < 2:
         return mean, None
-    half = float(special.stdtrit(n - 1, 0.975) * np.std(values, ddof=1) / math.sqrt(n))
+    half = float(special.stdtrit(n - 1, (1 + level) / 2) * np.std(values, ddof=1) / math.sqrt(n))
     return mean, (mean - half, mean + half)
 
 

@@ -12,6 +12,7 @@ import click
 
 from denseam.errors import COUNTS_BELOW, refuse, shown
 from denseam.rules.fields import Kind, Parameter, Part, parameters
+from denseam.rules.optimizers import OPTIMIZERS
 from denseam.studies.cluster import Cluster
 from denseam.studies.columns import ROLES
 from denseam.studies.description import DOCUMENT
@@ -139,6 +140,28 @@ def study_options(*parts: Part, but: Collection[str] = (), **changes: dict[str, 
         for key, p in DOCUMENT.items()
         if (not parts or p.part in parts) and key not in but
     ]
+
+
+#: The learning rate of a check, by default that of its optimizer.
+_DEFAULT_RATES = ", ".join(f"{name} {rule.eta0:g}" for name, rule in OPTIMIZERS.items())
+
+
+def checked_options(**changes: dict[str, Any]) -> list[Parameter]:
+    """Return the parameters of a study that is checked, with the defaults of a check, and changes."""
+    defaults: dict[str, dict[str, Any]] = {
+        "eta0": {"default_text": _DEFAULT_RATES, "help": "Learning rate η0."},
+        "scales": {"default_text": "64,128,256,512; others for softmax and in other regimes"},
+        "seeds": {"default": 4},
+        "features": {"default_text": "16"},
+        "memories": {"default_text": "32"},
+        "samples": {"default_text": "64"},
+        "batch": {"default_text": "16"},
+    }
+    return study_options(
+        *(Part.MODEL, Part.DATA, Part.TRAINING, Part.GROWTH, Part.SWEEP),
+        but=("epochs", "probes", "probe_steps", "name", "precision"),
+        **defaults | changes,
+    )
 
 
 def cluster_options() -> list[Parameter]:

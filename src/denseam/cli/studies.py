@@ -13,6 +13,7 @@ import click
 from denseam.analysis.thresholds import REGRET_GOOD
 from denseam.cli.options import (
     RESULTS_HELP,
+    checked_options,
     cluster_options,
     json_option,
     quiet_option,
@@ -31,10 +32,8 @@ from denseam.cli.program import (
     training_on,
     write_out,
 )  # fmt: skip
-from denseam.cli.text import print_check, print_files, print_horizon, print_proposal, print_verdicts
+from denseam.cli.text import print_check, print_files, print_horizon, print_verdicts
 from denseam.errors import InputError, refuse, together
-from denseam.rules.fields import Part
-from denseam.rules.optimizers import OPTIMIZERS
 from denseam.rules.table import unprescribed
 
 if TYPE_CHECKING:
@@ -44,8 +43,6 @@ if TYPE_CHECKING:
 
 #: The most runs that `sweep` trains without asking.
 MOST_UNASKED = 100_000
-#: The learning rate of a check, by default that of its optimizer.
-_DEFAULT_RATES = ", ".join(f"{name} {rule.eta0:g}" for name, rule in OPTIMIZERS.items())
 
 
 @app.command(
@@ -224,26 +221,13 @@ def _judged(results: str, axis: str | None, columns: dict[str, str], whole: bool
 @app.command(
     examples=(
         "denseam check --activation relu --optimizer sgd",
-        "denseam check --activation relu --optimizer adam --parameterization standard --find",
+        "denseam check --activation relu --optimizer adam --parameterization standard",
     ),
 )
 @click.argument("folder", required=False)
 @takes(cluster_options(), "where")
-@takes(
-    study_options(
-        *(Part.MODEL, Part.DATA, Part.TRAINING, Part.GROWTH, Part.SWEEP),
-        but=("epochs", "probes", "probe_steps", "name", "precision"),
-        eta0={"default_text": _DEFAULT_RATES, "help": "Learning rate η0."},
-        scales={"default_text": "64,128,256,512; others for softmax and in other regimes"},
-        seeds={"default": 4},
-        features={"default_text": "16"},
-        memories={"default_text": "32"},
-        samples={"default_text": "64"},
-        batch={"default_text": "16"},
-    )
-)
+@takes(checked_options())
 @click.option("--updates", type=int, default=16, show_default=True, help="Number of updates in training.")
-@click.option("--find", is_flag=True, help="Also search for exponents that work, and sweep them.")
 @click.option("--out", help="Folder for the runs.")
 @click.option("--plot", help="Folder for the picture of the slopes.")
 @json_option
@@ -253,7 +237,6 @@ def check(
     settings: dict[str, Any],
     where: dict[str, Any],
     updates: int,
-    find: bool,
     out: str | None,
     plot: str | None,
     json_: bool,
@@ -263,18 +246,17 @@ def check(
 
     With a FOLDER, judge the probes of its runs instead.
     """
-    from denseam.analysis.coordinates.finder import propose
     from denseam.analysis.coordinates.of_study import check_records, check_study, checked_study
     from denseam.studies.cluster import cluster_from
 
     if folder is not None:
-        if find or settings or where:
+        if settings or where:
             raise InputError("folder: its runs are judged as they are; leave out the other options")
         from denseam.studies.store import Store
 
         records = Store(folder).read()
         say_skipped(records.skipped, records.contradictions)
-        checks, proposal = check_records(records), None
+        checks = check_records(records)
     else:
         refuse(f"{key} is needed" for key in ("activation", "optimizer") if key not in settings)
         study, cluster = together(
@@ -282,12 +264,9 @@ def check(
         )
         with training_on(cluster, out, progress_of(quiet)) as training:
             checks = [check_study(study, out=out, **training)]
-            proposal = propose(study, checks[0], out=out, **training) if find else None
     document: dict[str, Any] = checks[0].to_json() if len(checks) == 1 else {"status": _worst(checks)}
     if len(checks) > 1:
         document["checks"] = [c.to_json() for c in checks]
-    if proposal is not None:
-        document["found"] = proposal.to_json()
     if plot:
         from denseam.report.plots import draw_coordinates
 
@@ -296,8 +275,6 @@ def check(
     def print_text() -> None:
         for c in checks:
             print_check(c)
-        if proposal is not None:
-            print_proposal(proposal)
         print_files(document.get("figures", []))
 
     show(json_, document, print_text)

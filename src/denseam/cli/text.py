@@ -100,27 +100,54 @@ def _check_row(name: str, slopes: Sequence[Any]) -> list[str]:
     return [name, f"{slopes[0].expected:+g}", *cells, result, judged]
 
 
-def print_proposal(proposal: Any) -> None:
-    """Print the proposed exponents."""
-    rule = proposal.parameterization
+def print_proposal(proposal: Any, files: Sequence[str], next_line: str | None) -> None:
+    """Print which terms were off, what was changed, and what is left."""
+    letters = list(next(iter(proposal.factors.values())).apart)
     print_table(
-        "proposed exponents, from the measured slopes",
-        ["", f"in {proposal.letter}", "interval", "taken as"],
-        [
-            [
-                name,
-                f"{value:+.3f}",
-                "[{:+.3f}, {:+.3f}]".format(*proposal.intervals[name]),
-                str(getattr(rule, name)),
-            ]
-            for name, value in proposal.exponents.items()
-        ],
+        f"{proposal.study.name}: {proposal.status}\nexponents along {proposal.letter}"
+        + (f", and where {', '.join(letters[:-1])} or {letters[-1]} grows alone" if letters else ""),
+        ["", "was", f"in {proposal.letter}, all" if letters else f"in {proposal.letter}", "interval",
+         "taken as", *letters, *(["sum"] if letters else [])],
+        [_proposal_row(name, found) for name, found in proposal.factors.items()],
+    )  # fmt: skip
+    if any(not law.is_power for found in proposal.factors.values() for law in found.apart.values()):
+        print("~ the exponent changes with the ratios of the sizes; the rule holds at these ratios")
+    law = proposal.activity.size[1.0]
+    print(
+        f"activations are of {'' if law.fraction == 0 else 'size '}{proposal.activity.family.value}: "
+        f"σ goes as K^{law.exponent:.2f}, active memories as K^{proposal.activity.active[1.0].exponent:.2f}"
     )
+    print(f"off before: {_terms(proposal.start)}")
+    print(f"left: {_terms(proposal.check)}")
     if proposal.constants:
-        print("with", ", ".join(f"{k} = {v:.3g}" for k, v in proposal.constants.items()))
-    print(f"check with these: {proposal.check.status} {proposal.check.reason}".rstrip())
+        print("constants:", ", ".join(f"{k} = {v:.3g}" for k, v in proposal.constants.items()))
+    if proposal.unit != 1:
+        print(f"learning rates: eta0 in units of {proposal.unit:.3g}")
     if proposal.verdict is not None:
         print(f"sweep with these: {proposal.verdict.status}. {proposal.verdict.reason}")
+    print(proposal.reason)
+    print_files(files)
+    if next_line is not None:
+        print(f"next: {next_line}")
+
+
+def _proposal_row(name: str, found: Any) -> list[str]:
+    """Return the cells of one factor: a fraction where the interval allows one."""
+    law = found.along
+    apart = [f"{own.exponent:+.2f}" + ("" if own.is_power else "~") for own in found.apart.values()]
+    total = [] if found.total is None else [f"{found.total:+.2f}"]
+    interval = "[{:+.3f}, {:+.3f}]".format(*law.interval)
+    return [name, f"{found.before:+g}", f"{law.exponent:+.3f}", interval, str(found.power), *apart, *total]
+
+
+def _terms(check: Any) -> str:
+    """Return the terms of a check whose exponents are wrong, each at the first step that shows it."""
+    wrong = {slope.name: slope for slope in reversed(check.failing())}
+    words = [
+        f"{slope.name} ({'not finite' if slope.slope is None else f'{check.letter}^{slope.slope:.2f}'})"
+        for slope in reversed(wrong.values())
+    ]
+    return ", ".join(words) or "nothing"
 
 
 def print_plan(plan: Any, goal: Any) -> None:

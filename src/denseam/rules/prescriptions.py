@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from typing import Any, Protocol, runtime_checkable
 
@@ -76,11 +76,20 @@ def _one_of(argument: str, value: object, allowed: tuple[str, ...]) -> str:
     return str(value)
 
 
+def _any_family(activation: str | HasFamily) -> str:
+    """Return the family of an activation, also one that has no row."""
+    own = getattr(activation, "family", None)
+    return own if isinstance(own, str) else _family(activation)
+
+
 def _resolve(
-    activation: str | HasFamily, optimizer: str, regime: str | Regime
+    activation: str | HasFamily,
+    optimizer: str,
+    regime: str | Regime,
+    family_of: Callable[[str | HasFamily], str] = _family,
 ) -> tuple[str, OptimizerName, RegimeName]:
     family, optimizer, regime = together(
-        lambda: _family(activation),
+        lambda: family_of(activation),
         lambda: _one_of("optimizer", optimizer, tuple(OPTIMIZERS)),
         lambda: _one_of("regime", getattr(regime, "name", regime), tuple(REGIMES)),
     )
@@ -124,9 +133,10 @@ def standard(
 
     For elementwise activations in the proportional regime it equals the prescription up to constants under
     SGD, and drifts as N^-1/2 under Adam. It also agrees for softmax with memories only, since nothing
-    prescribed there grows with K. Elsewhere its s2 is off (see `mismatch`).
+    prescribed there grows with K. Elsewhere its s2 is off (see `mismatch`). It needs no row of the
+    table, so a Lagrangian may have any family.
     """
-    family, optimizer, regime = _resolve(activation, optimizer, regime)
+    family, optimizer, regime = _resolve(activation, optimizer, regime, _any_family)
     return Parameterization(
         "standard", family, optimizer, regime, s1=ONE, s2=ONE, eta_W=ONE, W_std=Power(N=-HALF),
         source="W ~ N(0, 1/N), no multipliers, one learning rate",

@@ -183,7 +183,8 @@ class Description:
         choices=BIAS_INITS, key=_ALWAYS,
     )  # fmt: skip
     parameterization: Any = parameter(  # noqa: RUF009
-        Part.MODEL, Kind.OBJECT, "Scaling rule: prescription, standard, or changes to it as in s2=K^-1.",
+        Part.MODEL, Kind.OBJECT,
+        "Scaling rule: prescription, standard, changes to it as in s2=K^-1, or a file written by find.",
         "prescription", key=_NEVER,
     )  # fmt: skip
     precision: str = parameter(

@@ -38,6 +38,7 @@ from denseam.rules.schedules import (
 from denseam.rules.table import STEP, is_prescribed
 from denseam.studies.description import AXES, Description
 from denseam.studies.keys import Documents, digest
+from denseam.studies.rule_files import is_rule_file, read_rule
 from denseam.training.quantities import log_spaced, resolve
 
 #: Increased whenever a change of the engine changes results beyond rounding; part of every run key.
@@ -102,7 +103,8 @@ class Study(Description, Shown):
     bias_init
         'zero' or 'normal'.
     parameterization
-        'prescription', 'standard', or a `Parameterization` of your own.
+        'prescription', 'standard', changes such as 's2=K^-1', a file written by `denseam find`, or a
+        `Parameterization` of your own.
     precision
         'float32', 'float64', or on a GPU 'tf32' and 'bf16' (of the matrix products).
     axes
@@ -137,6 +139,9 @@ class Study(Description, Shown):
         values, problems = read_fields(self)
         self._set(values)
         problems += self._read_axes()
+        if is_rule_file(self.parameterization):
+            with collecting(problems):
+                self._set({"parameterization": read_rule(self.parameterization)})
         lagrangian: Lagrangian | None = None
         if is_given(self.activation):
             with collecting(problems):

@@ -1,7 +1,6 @@
 """The coordinate check: right where the theory says so, wrong with the right cause where it does not."""
 
 import json
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import equinox as eqx
@@ -14,14 +13,12 @@ import pytest
 import denseam as dam
 from denseam.analysis.causes import CheckCause
 from denseam.analysis.coordinates.expected import Expectation, expectations
-from denseam.analysis.coordinates.finder import propose
 from denseam.analysis.coordinates.judge import Conditions, judge
-from denseam.analysis.coordinates.of_study import check_records, check_study, checked_study
+from denseam.analysis.coordinates.of_study import check_records, checked_study
 from denseam.analysis.coordinates.slopes import Measurements, from_records, slope_of, slopes
 from denseam.rules import prescription
-from denseam.rules.table import AS_IN_PROPORTION, FIXED_MODEL, IN_THE_PAPER, TABLE
+from denseam.rules.table import FIXED_MODEL, IN_THE_PAPER
 from tests.sampled import sampled
-from tests.table import OF_FAMILY, UNPRESCRIBED
 
 # Two ends give a slope almost as well as what lies between, and every scale is a program to compile.
 SCALES = {"proportional": (16, 128), "memories-only": (128, 1024)}
@@ -216,39 +213,7 @@ def test_bad_input_is_refused(options, words):
         dam.check("relu", "sgd", **options)
 
 
-# --- the finder -----------------------------------------------------------------------------------
-
-STARTS = {
-    ("proportional", "elementwise", "sgd"): "s1=1, s2=1, eta_W=1",
-    ("proportional", "elementwise", "adam"): "s1=N^-1, s2=K^-1, eta_W=N^1/2",
-    ("proportional", "softmax", "adam"): "s1=N^-1/4, s2=1, eta_W=N^-1/2",
-    ("memories-only", "elementwise", "sgd"): "s1=N^-1/2*K^1/4, s2=K^-1/2, eta_W=1",
-    ("memories-only", "elementwise", "adam"): "s1=N^-1/2*K^-1/2, s2=1, eta_W=K",
-    ("memories-only", "softmax", "adam"): "s1=N^-1/2*K^1/4, s2=N^1/2*K^1/2, eta_W=K^-1/2",
-    ("proportional", "elementwise", "muon"): "s1=N^-1, s2=1, eta_W=1",
-    ("memories-only", "elementwise", "muon"): "s1=N^-1/2*K^1/4, s2=K^-1/2, eta_W=1",
-}
-#: As softmax with s1 and s2, and elementwise with every optimizer.
-STARTS |= {
-    ("proportional", "entmax", "sgd"): "s1=N^-1/4, s2=1, eta_W=1",
-    ("proportional", "entmax", "adam"): "s1=N^-1/4, s2=1, eta_W=N^-1/2",
-    ("proportional", "entmax", "muon"): "s1=N^-1/4, s2=1, eta_W=1",
-    ("memories-only", "entmax", "sgd"): "s1=N^-1/2*K^1/4, s2=N^1/2*K^1/2, eta_W=1",
-    ("memories-only", "entmax", "adam"): "s1=N^-1/2*K^1/4, s2=N^1/2*K^1/2, eta_W=K^-1/2",
-    ("memories-only", "entmax", "muon"): "s1=N^-1/2*K^1/4, s2=N^1/2*K^1/2, eta_W=1",
-}
-#: Normalised entry by entry like Adam: the same start.
-STARTS |= {
-    (regime, family, optimizer): start
-    for optimizer in ("adamw", "lion", "sign")
-    for (regime, family, like), start in STARTS.items()
-    if like == "adam"
-}
-
-
-def test_every_prescribed_row_has_a_start():
-    growing = {row for row in TABLE if row[0] not in (*FIXED_MODEL, *AS_IN_PROPORTION)}
-    assert set(STARTS) == {row for row in growing if row[1:] not in UNPRESCRIBED}
+# --- where the model stays, and along the steps of recall ----------------------------------------
 
 
 @pytest.mark.parametrize("regime", FIXED_MODEL)
@@ -259,9 +224,6 @@ def test_where_the_model_stays_states_do_and_only_a_batch_changes_a_step(regime)
     judged = {s.name for s in found.slopes if s.judged}
     assert {"Z", "F"} <= judged
     assert ("dZ_exact" in judged) == (regime != "batch-only")
-    if regime != "steps-only":
-        with pytest.raises(dam.InputError, match="exponents are found where the model or its steps grow"):
-            dam.find_exponents("relu", "sgd", regime=regime, **small)
 
 
 def test_a_step_of_recall_of_size_one_fails_along_the_steps():
@@ -272,83 +234,12 @@ def test_a_step_of_recall_of_size_one_fails_along_the_steps():
     assert right.status == "PASS", str(right)
     assert wrong.status == "FAIL", str(wrong)
     assert wrong.letter == "T"
-    with pytest.raises(dam.InputError, match="exponents are found with one step of recall"):
-        dam.find_exponents("relu", "sgd", regime="proportional-steps", updates=2)
-
-
-@pytest.mark.parametrize(
-    ("optimizer", "start"), [("sgd", "step=1, eta_W=K*T^1/2"), ("adam", "step=1"), ("muon", "step=T^-3/2")]
-)
-def test_the_finder_recovers_the_power_of_the_steps(optimizer, start):
-    found = dam.find_exponents(
-        "relu", optimizer, regime="steps-only", scales=(8, 64), seeds=4, updates=2, parameterization=start,
-        verify=False,
-    )  # fmt: skip
-    assert found.letter == "T"
-    assert found.start.status == "FAIL"
-    assert found.exponents["step"] == pytest.approx(-1, abs=0.05)
-    assert found.exponents["eta_W"] == pytest.approx(0, abs=0.1)
-    assert found.parameterization.step == dam.Power(T=-1)
-    assert found.parameterization.eta_W == prescription("relu", optimizer, "steps-only").eta_W
-    assert found.check.status == "PASS", str(found.check)
 
 
 def test_the_check_passes_where_features_and_steps_grow_together():
     growing = dam.ProportionalSteps(theta=1 / 4)
     found = dam.check("relu", "adam", regime=growing, scales=(32, 64, 128), updates=2, seeds=3)
     assert found.status == "PASS", str(found)
-
-
-#: One of each optimizer, family and regime.
-FEW = [
-    ("proportional", "elementwise", "sgd"),
-    ("memories-only", "elementwise", "adam"),
-    ("memories-only", "softmax", "adam"),
-    ("memories-only", "elementwise", "muon"),
-]
-
-
-@pytest.mark.parametrize(("regime", "family", "optimizer"), sampled(STARTS, FEW))
-def test_the_finder_recovers_the_row_from_wrong_exponents(regime, family, optimizer):
-    activation = OF_FAMILY[family]
-    found = dam.find_exponents(
-        activation, optimizer, regime=regime, scales=SCALES[regime], **SMALL,
-        parameterization=STARTS[regime, family, optimizer], verify=False,
-    )  # fmt: skip
-    right = prescription(activation, optimizer, regime)
-    assert found.start.status == "FAIL"
-    for name, exponent in found.exponents.items():
-        assert exponent == pytest.approx(float(getattr(right, name).along(regime)), abs=0.1), name
-    assert found.parameterization.mismatch() == (0, 0, 0)
-
-
-def test_a_proposal_is_verified_by_a_sweep():
-    study = checked_study(
-        "relu", "adam", scales=(16, 32, 64), parameterization="standard", seeds=4, updates=1
-    )
-    found = propose(study, check_study(study))
-    assert found.check.status == "PASS"
-    assert found.verdict.status == "TRANSFERS", found.verdict.reason
-    assert found.to_json()["verdict"] == "TRANSFERS"
-
-
-def test_an_executor_measures_and_finds_the_same(tmp_path):
-    wrong = {"scales": (8, 16), "updates": 1, "seeds": 2, "parameterization": "s1=N^-1"}
-    here = dam.find_exponents("relu", "sgd", **wrong, verify=False)
-    with ThreadPoolExecutor(1) as pool:
-        there = dam.find_exponents("relu", "sgd", **wrong, verify=False, out=tmp_path, executor=pool)
-        again = dam.check("relu", "sgd", **wrong, out=tmp_path, executor=pool)
-    assert there.to_json() == here.to_json()
-    assert again.to_json() == there.start.to_json() == here.start.to_json()
-    (judged,) = check_records(dam.Store(tmp_path).read())  # not the runs that the finder measures
-    assert judged.to_json() == here.start.to_json()
-    with ThreadPoolExecutor(1) as pool, pytest.raises(dam.InputError, match="out is needed with an executor"):
-        dam.check("relu", "sgd", **wrong, executor=pool)
-
-
-def test_the_finder_wants_many_memories_per_feature():
-    with pytest.raises(dam.InputError, match="8 memories per feature"):
-        dam.find_exponents("relu", "sgd", regime="memories-only", scales=(64, 128))
 
 
 # --- a model of one's own -------------------------------------------------------------------------

@@ -363,6 +363,13 @@ def test_ctrl_c_stops_with_130_and_keeps_what_is_finished(tmp_path):
         ("check --activation relu --optimizer sgd --regime samples-only --samples 9", ["samples does not belong to the"]),
         ("check --activation relu --optimizer sgd --regime epochs --scales 1,2", ["probe_steps must be at most"]),
         ("check nowhere", ["nowhere"]),
+        ("find --optimizer sgd", ["activation is needed"]),
+        ("find --activation gelu --optimizer adagrad", ["activation must be", "optimizer must be"]),
+        ("find --activation relu --optimizer sgd --regime epochs", ["exponents are found where"]),
+        ("find --activation relu --optimizer sgd --seeds 1 --scales 64", ["scales must be two", "seeds must be two"]),
+        ("find --activation relu --optimizer sgd --scales 64,128", ["scales must be 3 or more to find exponents"]),
+        ("find --activation relu --optimizer sgd --executor dask", ["out is needed with the executor"]),
+        ("find --activation relu --optimizer sgd --parameterization no.json", ["parameterization no.json: No such"]),
         ("theory --kappa 0 --rho-b -1", ["kappa must be above 0", "rho_b must be above 0"]),
     ],
 )  # fmt: skip
@@ -491,6 +498,61 @@ def test_check_says_pass_or_fail_by_word_number_and_exit_code(tmp_path, inside):
     assert "relu-sgd-uncentred: FAIL" in wrong.stdout
     assert "spike: the mean activation" in wrong.stdout
     assert "first to break" in wrong.stdout
+
+
+SMALL_SEARCH = (
+    *("find", "--activation", "relu", "--optimizer", "sgd", "--regime", "memories-only", "--quiet"),
+    *("--scales", "128,512,2048", "--seeds", "4", "--updates", "2", "--no-sweep"),
+)
+
+
+def test_find_writes_a_rule_that_a_sweep_takes(tmp_path, inside):
+    found = inside(*SMALL_SEARCH, "--out", tmp_path / "found", "--json")
+    assert found.returncode == 0, found.stderr
+    document = json.loads(found.stdout)
+    assert (document["schema"], document["status"], document["cause"]) == (1, "FOUND", "holds")
+    assert document["factors"]["s2"]["fraction"] == "-1"
+    assert document["off"], "the standard parameterization is wrong here"
+    assert document["left"] == []
+    assert document["activity"]["family"] == "order one"
+    assert document["verdict"] is None
+    rule, *pictures = map(Path, document["files"])
+    assert [picture.suffix for picture in pictures] == [".png", ".svg"]
+    assert all(picture.stat().st_size > 1000 for picture in pictures)
+    text = inside(*SMALL_SEARCH, "--out", tmp_path / "found")  # nothing is trained again
+    assert text.returncode == 0
+    assert "relu-sgd-memories-only-found: FOUND" in text.stdout
+    assert "left: nothing" in text.stdout
+    assert text.stdout.rstrip().splitlines()[-1].startswith("next: denseam sweep --activation relu")
+    assert f"--parameterization {rule}" in text.stdout
+    line = "--features 8 --samples 16 --batch 8 --scales 64,128 --eta0 0.01 --seeds 1 --epochs 1 --quiet"
+    common = (
+        "sweep",
+        "--activation",
+        "relu",
+        "--regime",
+        "memories-only",
+        *line.split(),
+        "--out",
+        tmp_path / "runs",
+    )
+    swept = inside(*common, "--optimizer", "sgd", "--parameterization", rule)
+    assert swept.returncode == 0, swept.stderr
+    wrong = inside(*common, "--optimizer", "adam", "--parameterization", rule)
+    assert wrong.returncode == 64
+    assert "parameterization is for elementwise, sgd, memories-only" in wrong.stderr
+
+
+@pytest.mark.slow
+def test_find_says_so_if_nothing_works(inside):
+    """Softmax with SGD: rows with a large activation get large updates."""
+    found = inside(
+        *("find", "--activation", "softmax", "--optimizer", "sgd", "--regime", "memories-only", "--quiet"),
+        *("--scales", "128,512,2048", "--seeds", "4", "--updates", "16", "--no-sweep"),
+    )
+    assert found.returncode == 1, found.stdout
+    assert "NONE" in found.stdout
+    assert "still" in found.stdout
 
 
 def test_theory_prints_the_sizes(inside):
