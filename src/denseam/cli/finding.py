@@ -16,13 +16,16 @@ from denseam.errors import refuse, together
 RULE = "parameterization.json"
 CODES = {"FOUND": OK, "NONE": FAILED, "INCONCLUSIVE": UNDECIDED}
 
-_EXAMPLES = (
-    "For example, `denseam find --activation tanh --optimizer adam --out found` writes "
-    f"found/{RULE}, which `denseam sweep --parameterization found/{RULE} …` takes."
+_RULE_HELP = f"The rule is written to OUT/{RULE}, which `denseam sweep --parameterization` takes."
+
+
+@app.command(
+    epilog=_RULE_HELP,
+    examples=(
+        "denseam find --activation tanh --optimizer adam --out found",
+        "denseam find --activation softmax --optimizer adam --regime memories-only --no-sweep",
+    ),
 )
-
-
-@app.command(epilog=_EXAMPLES)
 @takes(cluster_options(), "where")
 @takes(
     checked_options(
