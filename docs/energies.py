@@ -117,12 +117,12 @@ def found(case: Case, eta0: float) -> Mapping[str, Any]:
     return kept | {"check": proposal.start.status, "failing": list(dict.fromkeys(failing))[:4]}
 
 
-def make(runs: Path) -> None:
-    """Train what is missing: all sweeps first, then what the finder and the check need."""
+def make(runs: Path, only: str = "") -> None:
+    """Train what is missing of the cases whose name has a text: sweeps first, then finder and check."""
     documents = json.loads(FOUND.read_text(encoding="utf-8")) if FOUND.is_file() else {}
     HOME.mkdir(exist_ok=True)
     optima = {}
-    for case in cases():
+    for case in (case for case in cases() if only in case.name):
         (verdict,) = dam.verdict(swept(case, runs))
         optima[case] = min(verdict.optimum.values())
         print(f"{case.name}: {verdict.status}. {verdict.reason}", flush=True)
@@ -224,8 +224,11 @@ if __name__ == "__main__":
     parser.add_argument(
         "--keep", action="store_true", help="Train nothing; keep the sweeps that are complete."
     )
+    parser.add_argument(
+        "--only", default="", help="Train only cases whose name has this text, as in 'exp sgd'."
+    )
     warnings.simplefilter("ignore")
     chosen = parser.parse_args()
     if not chosen.keep:
-        make(chosen.runs)
+        make(chosen.runs, chosen.only)
     keep(chosen.runs)
