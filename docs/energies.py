@@ -41,9 +41,9 @@ CONTROLS = {
 #: These are swept up to N = 128 in proportion, with Adam up to 256 as all others: they cost most there.
 SMALLER = ("sigmoid", "softplus", "exp", "polynomial(0,1,0,0.3333)", "ghostmax", "topshare(0.25)")
 SPARSE = ("entmax(1.5)", "normmax(2)", "topk(8)")
-#: Scales of sweeps, and the two ends at which exponents are found and checked.
+#: Scales of sweeps, and those at which exponents are found and checked.
 SCALES = {"proportional": (32, 64, 128, 256), "memories-only": (128, 256, 512, 1024)}
-ENDS = {"proportional": (32, 128), "memories-only": (128, 1024)}
+FOUND_AT = {"proportional": (32, 64, 128), "memories-only": (128, 512, 1024)}
 EPOCHS, RATES = 20, 9
 #: Sweeps have seeds that neither the finder nor the search for the range of η0 has.
 SEEDS = {"proportional": (10, 11, 12), "memories-only": (10, 11, 12, 13)}
@@ -108,21 +108,25 @@ def found(case: Case, eta0: float) -> Mapping[str, Any]:
     """Return the exponents that the finder proposes, their intervals, and the check of the row at a rate."""
     options = {"features": 16, "samples": 64, "batch": 16} if case.regime == "memories-only" else {}
     proposal = dam.find_exponents(
-        case.activation, case.optimizer, regime=case.regime, scales=ENDS[case.regime], seeds=4, updates=8,
+        case.activation, case.optimizer, regime=case.regime, scales=FOUND_AT[case.regime], seeds=4, updates=8,
         parameterization=case.rule, verify=False, eta0=eta0, **options,
     )  # fmt: skip
-    document = proposal.to_json()
+    laws = {name: factor.along for name, factor in proposal.factors.items()}
     failing = [s.name for s in proposal.start.failing()]
-    kept = {key: document[key] for key in ("exponents", "intervals")}
-    return kept | {"check": proposal.start.status, "failing": list(dict.fromkeys(failing))[:4]}
+    return {
+        "exponents": {name: law.exponent for name, law in laws.items()},
+        "intervals": {name: list(law.interval) for name, law in laws.items()},
+        "check": proposal.start.status,
+        "failing": list(dict.fromkeys(failing))[:4],
+    }
 
 
-def make(runs: Path) -> None:
-    """Train what is missing: all sweeps first, then what the finder and the check need."""
+def make(runs: Path, only: str = "") -> None:
+    """Train what is missing of the cases whose name has a text: sweeps first, then finder and check."""
     documents = json.loads(FOUND.read_text(encoding="utf-8")) if FOUND.is_file() else {}
     HOME.mkdir(exist_ok=True)
     optima = {}
-    for case in cases():
+    for case in (case for case in cases() if only in case.name):
         (verdict,) = dam.verdict(swept(case, runs))
         optima[case] = min(verdict.optimum.values())
         print(f"{case.name}: {verdict.status}. {verdict.reason}", flush=True)
@@ -224,8 +228,11 @@ if __name__ == "__main__":
     parser.add_argument(
         "--keep", action="store_true", help="Train nothing; keep the sweeps that are complete."
     )
+    parser.add_argument(
+        "--only", default="", help="Train only cases whose name has this text, as in 'exp sgd'."
+    )
     warnings.simplefilter("ignore")
     chosen = parser.parse_args()
     if not chosen.keep:
-        make(chosen.runs)
+        make(chosen.runs, chosen.only)
     keep(chosen.runs)

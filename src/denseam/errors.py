@@ -78,13 +78,13 @@ def named(where: str) -> Iterator[None]:
 
 
 def together(*makers: Callable[[], Any]) -> list[Any]:
-    """Call each maker; return all results, or raise one `InputError` with every problem."""
+    """Call each maker; return all results, or raise one `InputError` with every problem, each once."""
     results: list[Any] = []
     problems: list[str] = []
     for make in makers:
         with collecting(problems):
             results.append(make())
-    refuse(problems)
+    refuse(dict.fromkeys(problems))
     return results
 
 

@@ -21,6 +21,7 @@ from denseam.rules import (
     prescription,
     standard,
 )
+from denseam.rules.activations import read_activation
 from denseam.rules.fields import Part
 from denseam.rules.optimizers import OPTIMIZERS
 from denseam.rules.regimes import REGIMES, regime_letter
@@ -88,6 +89,12 @@ def prescribe(
             raise InputError(f"power belongs to the activation 'relu', got {activation!r}")
         DOCUMENT["power"].read(power)
 
+    def check_parameters() -> None:
+        if read_activation(activation).parameters:
+            from denseam.studies.study import lagrangian_of  # imports JAX, which the rule does not need
+
+            lagrangian_of(activation, power)
+
     def base_shape() -> Shape | None:
         if ("N" in of_base) != ("K" in of_base):
             raise InputError("base-features and base-memories must be given together")
@@ -101,6 +108,7 @@ def prescribe(
             base_shape,
             lambda: Constants(eta0),
             check_power,
+            check_parameters,
             lambda: _check_course(course, optimizer, updates),
         )
     prescribed = rule.prescribed and is_prescribed(rule.family, rule.optimizer, shape.T)

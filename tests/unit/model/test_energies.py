@@ -8,6 +8,7 @@ import pytest
 from scipy.special import spence
 
 import denseam as dam
+from denseam.cli import main
 from denseam.errors import InputError
 from denseam.model import lagrangians
 from denseam.model.lagrangians.simplex import threshold
@@ -239,6 +240,15 @@ def test_every_activation_is_read_from_its_text():
 def test_bad_text_is_refused(text, words):
     with pytest.raises(InputError, match=words):
         dam.Study(text, "adam", (8,), (0.1,))
+
+
+@pytest.mark.parametrize("text", ["entmax(two)", "entmax(0.5)"])
+def test_prescribe_refuses_bad_parameters_once(text, capsys):
+    asked = ["prescribe", "--activation", text, "--optimizer", "adam", "--features", "8", "--memories", "8"]
+    assert main(asked) == 64
+    said = capsys.readouterr().err
+    assert ("its parameters must be numbers" if "two" in text else "alpha must be above 1") in said
+    assert said.count("must be") == 1
 
 
 def test_softmax_beta_belongs_to_softmax_alone():

@@ -57,7 +57,7 @@ def contracts():
             )
 
 
-@pytest.mark.parametrize("check", contracts())
+@pytest.mark.parametrize("check", list(contracts()))
 def test_contract(check):
     check()
 

@@ -86,7 +86,8 @@ class _Largest(Lagrangian):
     """Softmax of the largest: Φ(h) = log of the sum of the k largest exp h, σ = softmax over these, else 0.
 
     Φ is the largest of the convex functions log Σ_{j∈M} exp h_j over sets M of k memories, so it is convex.
-    Where two memories exchange their places at the edge of the set σ jumps, as a subgradient may.
+    Where two memories exchange their places at the edge of the set σ jumps, as a subgradient may. Rounding
+    can then decide which memory answers, and runs on other devices differ.
     """
 
     @abc.abstractmethod
