@@ -225,7 +225,8 @@ def apart() -> str:
         for key, factor in one["factors"].items():
             if factor["apart"]:
                 cells = [
-                    f"{law['exponent']:+.2f}" + ("" if law["growth"] == "power" else "~")
+                    f"{law['exponent']:+.2f} ± {(law['interval'][1] - law['interval'][0]) / 2:.2f}"
+                    + ("" if law["growth"] == "power" else "~")
                     for law in factor["apart"].values()
                 ]
                 right = one["row"][key]

@@ -134,7 +134,10 @@ def print_proposal(proposal: Any, files: Sequence[str], next_line: str | None) -
 def _proposal_row(name: str, found: Any) -> list[str]:
     """Return the cells of one factor: a fraction where the interval allows one."""
     law = found.along
-    apart = [f"{own.exponent:+.2f}" + ("" if own.is_power else "~") for own in found.apart.values()]
+    apart = [
+        f"{own.exponent:+.2f} ± {(own.interval[1] - own.interval[0]) / 2:.2f}" + ("" if own.is_power else "~")
+        for own in found.apart.values()
+    ]
     total = [] if found.total is None else [f"{found.total:+.2f}"]
     interval = "[{:+.3f}, {:+.3f}]".format(*law.interval)
     return [name, f"{found.before:+g}", f"{law.exponent:+.3f}", interval, str(found.power), *apart, *total]
