@@ -173,7 +173,7 @@ def layers() -> str:
         check, verdict = result["check"], result["verdict"]
         best, loss = (_listed(verdict[key].values()) for key in ("optimum_eta0", "best_loss"))
         largest = list(verdict["regret"].values())[-1]
-        regret = "diverges" if largest is None else f"{100 * largest:.1f} %"
+        regret = "infinite, runs diverge" if largest is None else f"{100 * largest:.1f} %"
         rows.append((title, check["status"], best, loss, regret, verdict["status"]))
     sizes = ", ".join(kept[0]["verdict"]["optimum_eta0"])
     heads = ("", "check", f"best rate at N = {sizes}", "MSE there", "regret at the largest", "verdict")
