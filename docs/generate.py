@@ -30,6 +30,7 @@ def write() -> None:
         "gallery.md": gallery(),
         "statements.md": statements(),
         "steps.md": steps(),
+        "layers.md": layers(),
         "rooms.md": rooms_page(),
         "api.md": api(),
         **{name: fragment() for name, fragment in {**recorded.FRAGMENTS, **found.FRAGMENTS}.items()},
@@ -161,6 +162,37 @@ def steps() -> str:
         "", "Each point is a step of one model. In the band, it agrees with the plan to 25 %.", "```", "",
     ]  # fmt: skip
     return "\n".join([*picture, *lines])
+
+
+def layers() -> str:
+    """Return what `examples/layers.py` found: a row for each layer, and exponents at three steps."""
+    kept = json.loads((ROOT / "docs" / "layers.json").read_text())["layers"]
+    titles = [f"{r['layer']}, {'rescaled' if r['rescaled'] else 'as usual'}" for r in kept]
+    rows = []
+    for title, result in zip(titles, kept, strict=True):
+        check, verdict = result["check"], result["verdict"]
+        best, loss = (_listed(verdict[key].values()) for key in ("optimum_eta0", "best_loss"))
+        largest = list(verdict["regret"].values())[-1]
+        regret = "infinite, runs diverge" if largest is None else f"{100 * largest:.1f} %"
+        rows.append((title, check["status"], best, loss, regret, verdict["status"]))
+    sizes = ", ".join(kept[0]["verdict"]["optimum_eta0"])
+    heads = ("", "check", f"best rate at N = {sizes}", "MSE there", "regret at the largest", "verdict")
+    lines = [recorded.table(heads, rows)]
+    for title, result in zip(titles, kept, strict=True):
+        lines += [f"Exponents in N, {title}, at steps 0, 4 and 16:", "", _exponents(result["check"])]
+    return "\n".join(lines)
+
+
+def _listed(values: Any) -> str:
+    return ", ".join("none" if value is None else f"{value:.2g}" for value in values)
+
+
+def _exponents(check: dict[str, Any]) -> str:
+    def cells(steps: dict[str, float | None]) -> list[str]:
+        return ["not finite" if slope is None else f"{slope:+.2f}" for slope in steps.values()]
+
+    rows = [(f"`{name}`", *cells(steps)) for name, steps in check["exponents"].items()]
+    return recorded.table(("quantity", "0", "4", "16"), rows)
 
 
 def _predicted_and_measured(name: str) -> dict[tuple[Any, ...], dict[str, tuple[float, float]]]:
