@@ -177,6 +177,7 @@ def test_a_proposal_is_verified_by_a_sweep_of_unseen_seeds():
     assert found.to_json()["verdict"] == "TRANSFERS"
 
 
+@pytest.mark.slow
 def test_an_executor_measures_and_finds_the_same(tmp_path):
     sizes = {"regime": "memories-only", "features": 2, "samples": 4, "batch": 4, "scales": (16, 24, 32)}
     wrong = sizes | {"updates": 1, "seeds": 2, "parameterization": "s1=K^-1"}
