@@ -198,7 +198,7 @@ def test_sweep_reports_in_json_alone_and_resumes(swept):
 
 
 def test_very_many_runs_need_a_yes_and_their_cost_is_said(tmp_path, inside, monkeypatch):
-    study = "sweep --activation relu --optimizer sgd --scales 8,16 --epochs 1".split()
+    study = ["sweep", "--activation", "relu", "--optimizer", "sgd", "--scales", "8,16", "--epochs", "1"]
     many = inside(*study, "--eta0", "1e-3:1:50", "--seeds", 10_000, "--out", tmp_path)
     assert (many.returncode, many.stdout) == (64, "")
     (line,) = many.stderr.splitlines()
