@@ -119,6 +119,7 @@ def _agree(studies: Sequence[Study], *, yes: bool, quiet: bool) -> None:
 
     if sum(study.count for study in studies) <= MOST_UNASKED:
         return
+    together(*(study.check_count for study in studies))
     platform = here()
     one = "one core" if platform == "cpu" else "one GPU"
     cost = expense(studies, platform)

@@ -495,15 +495,19 @@ class Study(Description, Shown):
         axes = (*self.grid.values(), self.scales, tuple(self.seeds))  # type: ignore[arg-type]
         return math.prod(map(len, axes))
 
+    def check_count(self) -> None:
+        """Refuse more runs than a study can have."""
+        if self.count > MOST_RUNS:
+            raise InputError(
+                f"a study must have at most {MOST_RUNS} runs, got {self.count}: fewer seeds or values"
+            )
+
     def runs(self) -> list[RunSpec]:
         """Return every run, scale by scale, seed by seed; refuse more than a study can have.
 
         A search along many axes has few of their values in common, and takes its runs from `runs_at`.
         """
-        if self.count > MOST_RUNS:
-            raise InputError(
-                f"a study must have at most {MOST_RUNS} runs, got {self.count}: fewer seeds or values"
-            )
+        self.check_count()
         return self.runs_at(
             dict(zip(self.grid, point, strict=True)) for point in itertools.product(*self.grid.values())
         )
