@@ -237,6 +237,10 @@ STARTS |= {
     ("memories-only", "entmax", "adam"): "s1=N^-1/2*K^1/4, s2=N^1/2*K^1/2, eta_W=K^-1/2",
     ("memories-only", "entmax", "muon"): "s1=N^-1/2*K^1/4, s2=N^1/2*K^1/2, eta_W=1",
 }
+STARTS |= {
+    (regime, "exponential", "adam"): STARTS[regime, "elementwise", "adam"]
+    for regime in ("proportional", "memories-only")
+}
 #: Normalised entry by entry like Adam: the same start.
 STARTS |= {
     (regime, family, optimizer): start
