@@ -35,6 +35,10 @@ BATCH_ONLY = {
     "muon": (0.4, 0.05, 1 / 16, 1 / 4, 1 / 4, 1 / 4),
 }
 #: Family and optimizer whose learning rate is not expected to transfer.
-UNPRESCRIBED = {("softmax", "sgd"), ("softmax", "muon"), *(("sparse", optimizer) for optimizer in FURTHER)}
+UNPRESCRIBED = {
+    *((family, optimizer) for family in ("softmax", "exponential") for optimizer in ("sgd", "muon")),
+    *(("sparse", optimizer) for optimizer in FURTHER),
+}
 #: An activation of each family.
 OF_FAMILY = {"elementwise": "relu", "softmax": "softmax", "entmax": "relative-entmax", "sparse": "entmax"}
+OF_FAMILY |= {"exponential": "exp"}

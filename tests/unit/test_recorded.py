@@ -48,6 +48,8 @@ def test_rows_of_further_activations_are_as_the_page_says():
     assert len(words) > 10
     for case, status in words.items():
         wrong = case.rule != "prescription" or case.activation in energies.SPARSE
+        if not wrong and not energies.rule_of(case).prescribed:
+            continue
         assert status != ("TRANSFERS" if wrong else "FAILS"), (case, status)
     prescribed = [case for case, status in words.items() if status == "TRANSFERS" and case.name in found]
     assert len(prescribed) >= 5

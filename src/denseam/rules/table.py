@@ -22,8 +22,9 @@ CONSTANTS: Mapping[str, str] = {
 }  # fmt: skip
 
 #: The row of the table an activation belongs to (docs/energies.md). Those called 'elementwise' send order-one
-#: pre-activations to order-one activations. Those of the other families sum to one: 'softmax' and 'entmax'
-#: are of order 1/K, the first exponential in h and the second a power; 'sparse' are zero but for a few.
+#: pre-activations to order-one activations, and 'exponential' too, with a heavy tail. Those of the other
+#: families sum to one: 'softmax' and 'entmax' are of order 1/K, the first exponential in h and the second a
+#: power; 'sparse' are zero but for a few.
 FAMILIES: Mapping[str, str] = {
     "identity": "elementwise",
     "relu": "elementwise",
@@ -31,7 +32,7 @@ FAMILIES: Mapping[str, str] = {
     "softmax": "softmax",
     "sigmoid": "elementwise",
     "softplus": "elementwise",
-    "exp": "elementwise",
+    "exp": "exponential",
     "polynomial": "elementwise",
     "ghostmax": "softmax",
     "topk": "sparse",
@@ -67,6 +68,8 @@ _MULTIPLIERS: Mapping[tuple[str, str], tuple[Power, Power, tuple[str, str]]] = {
     # Table 1 prints s2 = 1 and the appendix √N; N is fixed here, so they differ by a constant, and
     # the figures use √N.
     ("memories-only", "softmax"): (_INV_SQRT_N, _SQRT_N, ("softmax-s1", "K-only-scaling, softmax")),
+    ("proportional", "exponential"): (_INV_SQRT_N, _INV_SQRT_K, ("docs/energies.md", "docs/energies.md")),
+    ("memories-only", "exponential"): (_INV_SQRT_N, _INV_K, ("docs/energies.md", "docs/energies.md")),
     ("proportional", "entmax"): (_INV_SQRT_N, _SQRT_K, ("docs/energies.md", "docs/energies.md")),
     ("memories-only", "entmax"): (_INV_SQRT_N, _SQRT_N, ("docs/energies.md", "docs/energies.md")),
     ("proportional", "sparse"): (_INV_SQRT_N, ONE, ("docs/energies.md", "docs/energies.md")),
@@ -109,11 +112,12 @@ PER_STEP: Mapping[str, Power] = {
 }
 
 #: Family and normalisation for which no learning rate is known to transfer. Softmax gives rows with a large
-#: activation large updates, which make it larger (eq. softmax-row-gradient), unless entries are normalised.
+#: activation large updates, which make it larger (eq. softmax-row-gradient), unless entries are normalised;
+#: so does exp.
 #: What is sparse has outputs in the space of a few memories, whose share of N features vanishes.
 UNPRESCRIBED = (
-    ("softmax", Normalisation.GRADIENT),
-    ("softmax", Normalisation.ORTHOGONAL),
+    *((family, Normalisation.GRADIENT) for family in ("softmax", "exponential")),
+    *((family, Normalisation.ORTHOGONAL) for family in ("softmax", "exponential")),
     *(("sparse", normalisation) for normalisation in Normalisation),
 )
 
@@ -127,6 +131,8 @@ _RATE_EQUATIONS: Mapping[tuple[str, str], tuple[str, str]] = {
     ("proportional", "softmax"): ("none (as in the experiments)", "softmax-adam-dz-scaling"),
     ("memories-only", "elementwise"): ("only-K-scaling-final", "adam-df1-scale"),
     ("memories-only", "softmax"): ("none (as in the experiments)", "softmax-adam-dz-scaling"),
+    ("proportional", "exponential"): ("docs/energies.md", "docs/energies.md"),
+    ("memories-only", "exponential"): ("docs/energies.md", "docs/energies.md"),
     ("proportional", "entmax"): ("docs/energies.md", "docs/energies.md"),
     ("memories-only", "entmax"): ("docs/energies.md", "docs/energies.md"),
     ("proportional", "sparse"): ("docs/energies.md", "docs/energies.md"),

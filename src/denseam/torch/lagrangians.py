@@ -178,6 +178,7 @@ class Exp(Elementwise):
     """The exponential, shifted: φ(h) = σ(h) = exp(h − 1), continued along its tangent above h = 30."""
 
     name: ClassVar[str] = "exp"
+    family: ClassVar[str] = "exponential"
 
     def potential(self, h: Tensor) -> Tensor:
         """Return exp(h − 1); e (1 + t + t²/2) for h = 30 + t, t > 0, with e = exp(29)."""

@@ -21,7 +21,7 @@ TARGET_SWEEP = "target-sweep"
 class Remedy(enum.Enum):
     """What to change; the value is a sentence to be filled in from the `Advice`."""
 
-    TAKE_ADAM = "softmax with {names} has no prescription: take --optimizer adam"
+    TAKE_ADAM = "{names} has no prescription: take --optimizer adam"
     TAKE_RELATIVE = "a sparse activation has no prescription: take one relative to K, as in relative-entmax"
     TAKE_ONE_STEP = "{names} through several steps of recall has no prescription: take --steps 1"
     TAKE_PRESCRIPTION = "the parameterization '{names}' is not the prescription: leave it out"
@@ -113,7 +113,7 @@ def obstacle(study: Study) -> Advice | None:
         if rule.family == "sparse":
             return Advice(Remedy.TAKE_RELATIVE)
         if not is_prescribed(rule.family, rule.optimizer):
-            return Advice(Remedy.TAKE_ADAM, names=(study.update_rule.title,))
+            return Advice(Remedy.TAKE_ADAM, names=(f"{rule.family} with {study.update_rule.title}",))
         if not is_prescribed(rule.family, rule.optimizer, study.shape(max(study.scales)).T):
             return Advice(Remedy.TAKE_ONE_STEP, names=(rule.family,))
         return Advice(Remedy.TAKE_PRESCRIPTION, names=(rule.name,))

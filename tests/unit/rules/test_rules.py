@@ -18,7 +18,7 @@ from denseam.rules.optimizers import OPTIMIZERS
 from denseam.rules.powers import ONE
 from denseam.rules.regimes import REGIMES, regime_from, regime_letter, regime_parameters
 from denseam.rules.sizes import WORDS
-from denseam.rules.table import FAMILIES, FIXED_MODEL, GRADIENT, PER_STEP, TABLE
+from denseam.rules.table import FAMILIES, FIXED_MODEL, GRADIENT, PER_STEP, SUMS_TO_ONE, TABLE
 from denseam.studies.study import Study
 from tests import reference
 from tests.table import BATCH_ONLY, EXPECTED, FURTHER, OF_FAMILY, UNPRESCRIBED
@@ -28,7 +28,7 @@ N, K = 64, 256
 
 
 def prescribed(activation, optimizer, regime):
-    through = "T" in REGIMES[regime].grows and FAMILIES[activation] != "elementwise"
+    through = "T" in REGIMES[regime].grows and FAMILIES[activation] in SUMS_TO_ONE
     if through or (FAMILIES[activation], optimizer) in UNPRESCRIBED:
         with pytest.warns(UnprescribedWarning, match="not expected to transfer"):
             return dam.prescription(activation, optimizer, regime)

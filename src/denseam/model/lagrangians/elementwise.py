@@ -165,6 +165,7 @@ class Exp(Elementwise):
     """
 
     name: ClassVar[str] = "exp"
+    family: ClassVar[str] = "exponential"
 
     def potential(self, h: Vector) -> Vector:
         """Return exp(h − 1); e (1 + t + t²/2) for h = 30 + t, t > 0, with e = exp(29)."""
