@@ -10,6 +10,7 @@ import argparse
 import functools
 import itertools
 import json
+import math
 import shutil
 import warnings
 from collections.abc import Iterator, Mapping
@@ -194,8 +195,9 @@ def _finding_cells(case: Case) -> list[str]:
         return [check, recorded.NOT_RUN, "", ""]
     largest = max(case.scales)
     cost, loss = v.regret.get(largest), v.best_loss
+    cost_cell = "–" if cost is None else "diverges" if math.isinf(cost) else f"{100 * cost:.1f} %"
     losses = " → ".join("–" if loss[n] is None else f"{loss[n]:.3f}" for n in (min(case.scales), largest))
-    return [check, v.status, "–" if cost is None else f"{100 * cost:.1f} %", losses]
+    return [check, v.status, cost_cell, losses]
 
 
 def table(regime: str) -> str:

@@ -124,7 +124,7 @@ class Hyperparameters:
         Part.TRAINING, "Weight of the mean loss of the steps of recall before the last.", 0.0
     )
     burn_in: float = _axis(
-        Part.TRAINING, "Longest burn-in: steps of recall without gradient before the trained ones.", 0.0,
+        Part.TRAINING, "Longest burn-in, in units of T: steps without gradient before the trained ones.", 0.0,
         unit="T",
     )  # fmt: skip
 
@@ -159,7 +159,7 @@ class Description:
         choices=tuple(OPTIMIZERS), key=_ALWAYS,
     )  # fmt: skip
     scales: Sequence[int] = parameter(
-        Part.GROWTH, Kind.WHOLES, "Sizes to compare, of what grows: N, K, B, P or epochs; as in 32,64,128.",
+        Part.GROWTH, Kind.WHOLES, "Sizes to compare, of what grows (N, K, B, P, T or epochs), as in 32,64,128.",
         low=1, key=_NEVER,
     )  # fmt: skip
     eta0: Sequence[float] = described_elsewhere()

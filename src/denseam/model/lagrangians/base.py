@@ -46,8 +46,8 @@ class Lagrangian(eqx.Module):
     name
         The name in checkpoints.
     family
-        Its row of the prescription: 'elementwise' if order-one inputs give order-one activations,
-        'softmax' if the activations sum to one.
+        Its row of the prescription (docs/own-lagrangian.md), as in 'elementwise', if order-one inputs give
+        order-one activations, or 'softmax', if activations of order 1/K sum to one.
     """
 
     name: eqx.AbstractClassVar[str]
