@@ -159,7 +159,7 @@ class Description:
         choices=tuple(OPTIMIZERS), key=_ALWAYS,
     )  # fmt: skip
     scales: Sequence[int] = parameter(
-        Part.GROWTH, Kind.WHOLES, "Sizes to compare, of what grows (N, K, B, P, T or epochs), as in 32,64,128.",
+        Part.GROWTH, Kind.WHOLES, "Sizes to compare, of what grows (N, K, B, P, T or epochs): 32,64,128.",
         low=1, key=_NEVER,
     )  # fmt: skip
     eta0: Sequence[float] = described_elsewhere()
