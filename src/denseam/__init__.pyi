@@ -12,6 +12,7 @@ from .analysis.transfer import horizon as horizon
 from .analysis.transfer import verdict as verdict
 from .errors import DataWarning as DataWarning
 from .errors import InputError as InputError
+from .errors import TrackerWarning as TrackerWarning
 from .errors import UnboundedEnergyWarning as UnboundedEnergyWarning
 from .errors import UnprescribedWarning as UnprescribedWarning
 from .model.dense_am import DenseAM as DenseAM
@@ -35,6 +36,8 @@ from .model.lagrangians import tanh as tanh
 from .model.lagrangians import topk as topk
 from .model.lagrangians import topshare as topshare
 from .report.page import write_report as write_report
+from .report.tracking import Tracking as Tracking
+from .report.tracking import tracker as tracker
 from .rules import BatchOnly as BatchOnly
 from .rules import Epochs as Epochs
 from .rules import MemoriesOnly as MemoriesOnly
