@@ -84,6 +84,7 @@ from .workflow.memory import Memory as Memory
 from .workflow.memory import Recalled as Recalled
 from .workflow.planning import Plan as Plan
 from .workflow.planning import plan as plan
+from .workflow.publishing import training_facts as training_facts
 from .workflow.recalling import recall_file as recall_file
 from .workflow.recipe import Recipe as Recipe
 from .workflow.recipe import read_recipe as read_recipe
