@@ -100,7 +100,7 @@ class Memory:
             folder, path = path, Path(path) / MODEL
             if not path.exists() and pretrained.is_pretrained(folder):
                 return cls.from_pretrained(folder)
-        return cls.from_document(*checkpoint.read(path), path)
+        return cls._of_document(*checkpoint.read(path), path)
 
     def save_pretrained(
         self, folder: str | os.PathLike[str], *, facts: Mapping[str, str] | None = None
@@ -111,7 +111,7 @@ class Memory:
     @classmethod
     def from_pretrained(cls, folder: str | os.PathLike[str]) -> Memory:
         """Read a folder of `save_pretrained`; that of a bare model gives a memory without an encoder."""
-        return cls.from_document(*pretrained.read_pretrained(folder), folder)
+        return cls._of_document(*pretrained.read_pretrained(folder), folder)
 
     def to_document(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the memory as tensors and plain values."""
@@ -127,7 +127,7 @@ class Memory:
         return tensors, document
 
     @classmethod
-    def from_document(
+    def _of_document(
         cls, tensors: Mapping[str, Any], document: Mapping[str, Any], path: str | os.PathLike[str]
     ) -> Memory:
         """Read what `to_document` returned; errors name the path."""
