@@ -2,6 +2,9 @@
 
 import json
 import math
+import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -9,6 +12,7 @@ import pytest
 import denseam as dam
 from denseam.cli import main
 from denseam.report.trackers import TRACKERS
+from tests import ROOT
 from tests.trackers.readers import READERS
 
 #: Inside of MLflow, with SQLAlchemy 2.1.
@@ -100,3 +104,11 @@ def test_an_mlflow_server_that_cannot_be_used_is_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "nonsense://here")
     with pytest.raises(dam.InputError, match=r"^log mlflow: nonsense://here cannot be used"):
         dam.tracker("mlflow", tmp_path)
+
+
+def test_the_example_of_the_page_runs_as_printed(tmp_path):
+    pytest.importorskip("tensorboardX", reason="needs the extra 'tensorboard'")
+    page = (ROOT / "docs" / "trackers.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^```python\n(.*?)^```", page, re.M | re.S)
+    subprocess.run([sys.executable, "-W", "error", "-c", block], check=True, cwd=tmp_path)
+    assert len(list(READERS["tensorboard"](tmp_path / "runs"))) == len(dam.Store(tmp_path / "runs").read())

@@ -89,9 +89,10 @@ class Tracking(Progress):
         self._settings = settings
 
     def training_begins(self, name: str, steps: int, epochs: int, done: int = 0) -> None:
-        """Begin a run."""
+        """Begin a run, unless the training was finished before."""
         settings, self._settings, self._step = self._settings, {}, done
-        self._submit(self._begin_training, name, settings)
+        if done < steps:
+            self._submit(self._begin_training, name, settings)
 
     def _begin_training(self, name: str, settings: Mapping[str, Any]) -> None:
         self._end_training("stopped", {})

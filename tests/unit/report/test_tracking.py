@@ -1,8 +1,10 @@
 """What a tracker is told, and that training goes on without it."""
 
+import json
 import sys
 import threading
 import time
+import types
 
 import numpy as np
 import pytest
@@ -113,6 +115,27 @@ def test_training_goes_on_without_a_tracker_that_fails():
     cause = "ConnectionError: the server is gone"  # in one line
     assert str(warning.message) == f"log: recorded failed, and training goes on without it ({cause})"
     assert len(told.runs) == 1
+
+
+def test_the_program_says_so_in_one_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "wandb", types.ModuleType("wandb"))
+    monkeypatch.setattr(tracking, "open_tracker", lambda name, out: Recorded(fails_after=1))
+    line = f"sweep --activation relu --optimizer sgd --scales 8 --eta0 0.1 --epochs 2 --out {tmp_path}"
+    assert main([*line.split(), "--seeds", "2", "--log", "wandb", "--json", "--quiet"]) == 0
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["runs"] == len(dam.Store(tmp_path).read()) == 2
+    assert printed.err == (
+        "warning: log: recorded failed, and training goes on without it (ConnectionError: the server is gone)\n"
+    )
+
+
+def test_a_training_that_was_finished_before_is_no_run():
+    told = Recorded()
+    with Tracking(told) as listener:
+        listener.training_begins("a memory", 20, 2, done=20)
+        listener.training_ends()
+        listener.training_finished({"status": "finished", "final_mse": 0.5})
+    assert not told.runs
 
 
 def test_a_slow_tracker_is_waited_for(monkeypatch):
