@@ -50,7 +50,7 @@ class RecordedRun:
         self.ending = status, results
 
 
-def swept(told, asked=STUDY):
+def swept(told, asked=STUDY, closes=1):
     """Tell a tracker of a sweep, as trained elsewhere: without curves."""
     with Tracking(told) as listener:
         listener.sweep_begins([(asked, asked.runs())], 0)
@@ -58,6 +58,8 @@ def swept(told, asked=STUDY):
             diverged = spec.values["eta0"] > 0.05
             listener.finished([outcome(spec, ("diverged", np.inf) if diverged else ("finished", 0.25))])
         listener.sweep_ends()
+        for _ in range(closes - 1):
+            listener.close()
     return told.runs
 
 
@@ -110,7 +112,7 @@ def test_the_predicted_range_and_a_stop_are_passed():
 def test_training_goes_on_without_a_tracker_that_fails():
     told = Recorded(fails_after=1)
     with pytest.warns(TrackerWarning) as caught:
-        swept(told)
+        swept(told, closes=2)
     (warning,) = caught
     cause = "ConnectionError: the server is gone"  # in one line
     assert str(warning.message) == f"log: recorded failed, and training goes on without it ({cause})"
@@ -164,34 +166,19 @@ def test_a_tracker_that_is_not_installed_names_its_extra(name, command, tmp_path
     assert not (tmp_path / "out").exists()
 
 
-def test_other_problems_are_reported_with_it(monkeypatch, capsys):
+@pytest.mark.parametrize(
+    ("command", "problem"),
+    [
+        ("sweep --optimizer sgd --scales 8 --eta0 0.1", "activation is needed"),
+        ("tune digits --epochs 0", "epochs must be"),
+        ("train digits", "tuned is needed"),
+    ],
+)
+def test_other_problems_are_reported_with_it(command, problem, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "wandb", None)
-    assert (
-        main(
-            [
-                "sweep",
-                "--optimizer",
-                "sgd",
-                "--scales",
-                "8",
-                "--eta0",
-                "0.1",
-                "--log",
-                "wandb",
-                "--log",
-                "aim",
-            ]
-        )
-        == 64
-    )
+    assert main([*command.split(), "--log", "wandb", "--log", "aim"]) == 64
     (line,) = capsys.readouterr().err.splitlines()
-    for part in (
-        "activation is needed",
-        "out is needed",
-        "denseam[wandb]",
-        "log must be 'wandb'",
-        "got 'aim'",
-    ):
+    for part in (problem, "denseam[wandb]", "log must be 'wandb'", "got 'aim'"):
         assert part in line
 
 
