@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test lint unit test-slow coverage test-torch test-page test-mesh test-cluster test-slurm test-faults test-oldest bench gallery calibration calibration-data docs clean
+.PHONY: demo test lint unit test-slow coverage test-torch test-page test-mesh test-trackers test-cluster test-slurm test-faults test-oldest bench gallery calibration calibration-data docs clean
 
 # A stamp per set of extras; a changed pyproject.toml installs again.
 $(VENV)/.made:
@@ -74,6 +74,14 @@ test-page: $(VENV)/.browser
 # One model on eight virtual devices.
 test-mesh: $(VENV)/.test
 	$(BIN)/pytest -n 2 -q tests/mesh
+
+# What W&B, TensorBoard and MLflow keep on this machine, read back with their own packages.
+$(VENV)/.trackers: pyproject.toml $(VENV)/.test
+	$(PIP) --editable '.[test,trackers]'
+	touch $@
+
+test-trackers: $(VENV)/.trackers
+	$(BIN)/pytest -q tests/trackers
 
 # Studies on a Dask cluster of real processes, some of which are killed.
 $(VENV)/.dask: pyproject.toml $(VENV)/.test

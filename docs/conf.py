@@ -82,7 +82,8 @@ autodoc_preserve_defaults = True
 autodoc_type_aliases = {
     name: name for name in ("BiasInit", "OptimizerName", "RegimeName", "Schedule", "Stream")
 }
-autodoc_default_options = {"members": True}
+# Matplotlib writes a `set` for every class of its own kind, in roles that only its own pages have.
+autodoc_default_options = {"members": True, "exclude-members": "set"}
 python_use_unqualified_type_names = True
 maximum_signature_line_length = 90
 

@@ -12,6 +12,7 @@ from .analysis.transfer import horizon as horizon
 from .analysis.transfer import verdict as verdict
 from .errors import DataWarning as DataWarning
 from .errors import InputError as InputError
+from .errors import TrackerWarning as TrackerWarning
 from .errors import UnboundedEnergyWarning as UnboundedEnergyWarning
 from .errors import UnprescribedWarning as UnprescribedWarning
 from .model.dense_am import DenseAM as DenseAM
@@ -35,6 +36,8 @@ from .model.lagrangians import tanh as tanh
 from .model.lagrangians import topk as topk
 from .model.lagrangians import topshare as topshare
 from .report.page import write_report as write_report
+from .report.tracking import Tracking as Tracking
+from .report.tracking import tracker as tracker
 from .rules import BatchOnly as BatchOnly
 from .rules import Epochs as Epochs
 from .rules import MemoriesOnly as MemoriesOnly
@@ -81,6 +84,7 @@ from .workflow.memory import Memory as Memory
 from .workflow.memory import Recalled as Recalled
 from .workflow.planning import Plan as Plan
 from .workflow.planning import plan as plan
+from .workflow.publishing import training_facts as training_facts
 from .workflow.recalling import recall_file as recall_file
 from .workflow.recipe import Recipe as Recipe
 from .workflow.recipe import read_recipe as read_recipe

@@ -48,6 +48,10 @@ class DataWarning(UserWarning):
     """Data is badly scaled, or unlike that of training; the result may mean little."""
 
 
+class TrackerWarning(UserWarning):
+    """A tracker of experiments has failed; the training goes on without it."""
+
+
 class NotWritten(OSError):
     """A file could not be written; what was there before is intact."""
 

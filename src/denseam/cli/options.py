@@ -195,3 +195,7 @@ def table_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 json_option = click.option("--json", "json_", is_flag=True, help="Print one JSON document and nothing else.")
 quiet_option = click.option("--quiet", "-q", is_flag=True, help="Do not report progress.")
+log_option = click.option(
+    "--log", multiple=True, metavar="NAME",
+    help="Log settings and losses to wandb, tensorboard or mlflow; may be repeated.",
+)  # fmt: skip

@@ -10,14 +10,14 @@ import os
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from denseam import __version__
 from denseam.cli.options import Command, Exemplified
-from denseam.errors import DataWarning, InputError, NotWritten, ProcessLost
+from denseam.errors import DataWarning, InputError, NotWritten, ProcessLost, TrackerWarning
 from denseam.training.cache import keep_programs, use_no_programs
 
 if TYPE_CHECKING:
@@ -147,15 +147,17 @@ def write_out(content: bytes) -> None:
 
 @contextlib.contextmanager
 def _warnings_in_one_line() -> Iterator[None]:
-    """Print warnings about data as one line on standard error, without the place in the code."""
+    """Print warnings about data and trackers as one line on standard error, without the place in the code."""
+    ours = (DataWarning, TrackerWarning)
     with warnings.catch_warnings():
-        warnings.simplefilter("always", DataWarning)
+        for category in ours:
+            warnings.simplefilter("always", category)
         # A kept program that cannot be read is compiled again, and that is all.
         warnings.filterwarnings("ignore", category=UserWarning, module=r"jax\._src\.compiler")
         before = warnings.showwarning
 
         def say(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
-            if issubclass(category, DataWarning):
+            if issubclass(category, ours):
                 print(f"warning: {message}", file=sys.stderr)
             else:
                 before(message, category, *where, **more)
@@ -201,6 +203,19 @@ def progress_of(quiet: bool) -> Progress:
     from denseam.report.progress import Terminal
 
     return Terminal()
+
+
+@contextlib.contextmanager
+def progress_in(folder: str, quiet: bool, log: Sequence[str]) -> Iterator[Progress]:
+    """Yield the progress of `progress_of`, passed on to trackers whose files are in a folder."""
+    with contextlib.ExitStack() as stack:
+        progress = progress_of(quiet)
+        if log:
+            from denseam.report.tracking import tracker
+            from denseam.training.progress import to_all
+
+            progress = to_all(progress, *(stack.enter_context(tracker(name, folder)) for name in log))
+        yield progress
 
 
 @contextlib.contextmanager

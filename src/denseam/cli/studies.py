@@ -16,6 +16,7 @@ from denseam.cli.options import (
     checked_options,
     cluster_options,
     json_option,
+    log_option,
     quiet_option,
     study_options,
     table_options,
@@ -26,6 +27,7 @@ from denseam.cli.program import (
     OK,
     app,
     needed,
+    progress_in,
     progress_of,
     say_skipped,
     show,
@@ -57,6 +59,7 @@ MOST_UNASKED = 100_000
 @click.option("--axis", multiple=True, help="Sweep another axis, as in s2_0=0.5:2:5 (the same as --s2-0).")
 @click.option("--out", help="Folder for the results; existing runs are kept.")
 @click.option("--yes", is_flag=True, help=f"Train more than {MOST_UNASKED:,} runs without asking.")
+@log_option
 @json_option
 @quiet_option
 def sweep(
@@ -66,6 +69,7 @@ def sweep(
     axis: Sequence[str],
     out: str | None,
     yes: bool,
+    log: Sequence[str],
     json_: bool,
     quiet: bool,
 ) -> int:
@@ -74,16 +78,18 @@ def sweep(
     A study is given by options, or by a TOML file (STUDY_FILE) whose keys are the options. Options override
     the file.
     """
+    from denseam.report.trackers import check_trackers
     from denseam.studies.cluster import cluster_from
     from denseam.studies.documents import from_document, from_file
     from denseam.studies.runner import run_studies
 
     if axis:
         settings["axes"] = _axes(axis)
-    studies, folder, cluster = together(
+    studies, folder, cluster, _ = together(
         lambda: from_file(study_file, settings) if study_file else [from_document(settings)],
         lambda: needed(out, "out is needed: a folder for the results"),
         lambda: cluster_from(study_file, where),
+        lambda: check_trackers(log),
     )
     for study in studies:
         if not study.rule().prescribed and study.rule().name == "prescription":
@@ -92,7 +98,10 @@ def sweep(
         for limit in study.regime.limits(max(study.scales)):
             print(f"warning: {study.name}: {limit}", file=sys.stderr)
     _agree(studies, yes=yes, quiet=quiet)
-    with training_on(cluster, folder, progress_of(quiet)) as training:
+    with (
+        progress_in(folder, quiet, log) as progress,
+        training_on(cluster, folder, progress) as training,
+    ):
         summary = run_studies(studies, folder, **training)
     say_skipped(summary.records.skipped, summary.records.contradictions)
     for shard in summary.set_aside:

@@ -4,13 +4,31 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from denseam.cli.options import cluster_options, json_option, option_of, quiet_option, study_options, takes
-from denseam.cli.program import OK, app, interruptible, needed, progress_of, show, training_on
+from denseam.cli.options import (
+    cluster_options,
+    json_option,
+    log_option,
+    option_of,
+    quiet_option,
+    study_options,
+    takes,
+)
+from denseam.cli.program import (
+    OK,
+    app,
+    interruptible,
+    needed,
+    progress_in,
+    progress_of,
+    show,
+    training_on,
+)  # fmt: skip
 from denseam.cli.text import (
     print_consistency,
     print_device_plan,
@@ -135,6 +153,7 @@ def plan(
 )
 @click.option("--probe", is_flag=True, help="Allow a short training of the target. Only for optimizer sgd.")
 @click.option("--out", help="Folder for all results; run again with the same folder to resume.")
+@log_option
 @json_option
 @quiet_option
 def tune(
@@ -143,25 +162,31 @@ def tune(
     where: dict[str, Any],
     tuned: str,
     out: str | None,
+    log: Sequence[str],
     json_: bool,
     quiet: bool,
     **options: Any,
 ) -> int:
     """Find the learning rate of a large model at small sizes, and say whether it can be trusted."""
     from denseam.report.plots import draw_set, draw_tuned
+    from denseam.report.trackers import check_trackers
     from denseam.studies.cluster import cluster_from
     from denseam.workflow.goals import goal
     from denseam.workflow.search import RUNS
     from denseam.workflow.tuning import tune as search
 
-    folder, wanted, cluster = together(
+    folder, wanted, cluster, _ = together(
         lambda: needed(out, "out is needed: a folder for the runs and the result"),
         lambda: goal(data, **target),
         lambda: cluster_from(None, where),
+        lambda: check_trackers(log),
     )
     _warn(wanted)
     axes = [axis.strip() for axis in tuned.split(",") if axis.strip()]
-    with training_on(cluster, folder, progress_of(quiet), Path(folder) / RUNS) as training:
+    with (
+        progress_in(folder, quiet, log) as progress,
+        training_on(cluster, folder, progress, Path(folder) / RUNS) as training,
+    ):
         result = search(wanted, folder, tuned=axes, **training, **options)
     drawn = [*draw_tuned(result, folder), *draw_set(result, folder)]
     files = [str(f) for f in drawn]
@@ -200,6 +225,7 @@ def _warn(wanted: Goal) -> None:
 @option_of(Part.EXECUTOR, "--coordinator", help="HOST:PORT of the first of several processes; auto on Slurm.")
 @option_of(Part.EXECUTOR, "--processes", type=int, help="Number of processes that train together.")
 @option_of(Part.EXECUTOR, "--process", type=int, help="Index of this process, from 0.")
+@log_option
 @json_option
 @quiet_option
 def train(
@@ -212,6 +238,7 @@ def train(
     coordinator: str | None,
     processes: int | None,
     process: int | None,
+    log: Sequence[str],
     json_: bool,
     quiet: bool,
     **options: Any,
@@ -223,10 +250,13 @@ def train(
     import jax
 
     from denseam.report.plots import draw_training
+    from denseam.report.trackers import check_trackers
     from denseam.training.processes import join_processes, stdout_apart
     from denseam.workflow.target import train_target
 
-    folder = _folder(tuned, target.get(ETA0.document), scale, out)
+    folder, _ = together(
+        lambda: _folder(tuned, target.get(ETA0.document), scale, out), lambda: check_trackers(log)
+    )
     if coordinator is None and (processes is not None or process is not None):
         raise InputError("processes and process need a coordinator: HOST:PORT of the first process, or auto")
     # The first collective prints to standard output, where only one JSON document may be.
@@ -235,8 +265,9 @@ def train(
         if coordinator is not None:
             join_processes(coordinator, processes, process)
         recipe = _recipe(data, tuned, target, accept)
-        progress = progress_of(quiet or jax.process_index() > 0)
-        trained = train_target(recipe, folder, scale=scale, stop=stop, progress=progress, **options)
+        others = jax.process_index() > 0  # only the first process reports
+        with progress_in(folder, quiet or others, () if others else log) as progress:
+            trained = train_target(recipe, folder, scale=scale, stop=stop, progress=progress, **options)
     if not jax.process_index():  # only the first process draws and prints
         files = [str(f) for f in (*trained.files, *draw_training(trained, folder))]
         document = trained.to_json() | {"out": folder, "files": files}

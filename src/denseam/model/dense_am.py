@@ -26,7 +26,7 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from denseam.errors import InputError, above_zero, refuse, shown, together, typed, whole
-from denseam.model import checkpoint, lagrangians, shared
+from denseam.model import checkpoint, lagrangians, pretrained, shared
 from denseam.model.lagrangians import Elementwise, Identity, Lagrangian, Softmax, Tanh
 from denseam.model.normals import normal
 from denseam.model.patterns import Parts, as_patterns, store
@@ -527,6 +527,21 @@ class DenseAM(eqx.Module):
     def load(cls, path: str | os.PathLike[str]) -> DenseAM:
         """Read what `save` wrote."""
         return cls.from_document(*checkpoint.read(path), path)
+
+    def save_pretrained(
+        self, folder: str | os.PathLike[str], *, facts: Mapping[str, str] | None = None
+    ) -> Path:
+        """Write a folder for the Hugging Face Hub: `config.json`, `model.safetensors` and a model card.
+
+        The card shows the prescription, and the `facts` on the training (`denseam.training_facts`). A card
+        that is already there is kept.
+        """
+        return pretrained.write_pretrained(folder, *self.to_document(), facts)
+
+    @classmethod
+    def from_pretrained(cls, folder: str | os.PathLike[str]) -> DenseAM:
+        """Read the model from a folder of `save_pretrained`, also from that of a `Memory`."""
+        return cls.from_document(*pretrained.read_pretrained(folder), folder)
 
     def to_document(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the model as tensors, on whatever devices, and plain values."""

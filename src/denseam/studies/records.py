@@ -22,7 +22,7 @@ from denseam.training.quantities import QUANTITIES
 
 if TYPE_CHECKING:  # reading records should not wait for JAX
     from denseam.studies.runs import Outcome
-    from denseam.studies.study import Study
+    from denseam.studies.study import RunSpec, Study
 
 #: The column of each quantity measured while training; its values belong to `probe_steps`.
 PROBE_COLUMNS: Mapping[str, str] = {name: f"probe_{name}" for name in QUANTITIES}
@@ -193,9 +193,20 @@ def _checked(rows: Iterable[Row]) -> list[Row]:
 
 def row(study: Study, outcome: Outcome) -> Row:
     """Return the record of one run."""
+    return {
+        **settings_of(study, outcome.spec),
+        **{name: getattr(outcome, name) for name in _ENDINGS},
+        "loss": _floats(outcome.loss),
+        **({"probe_steps": _floats(outcome.probe_steps)} if outcome.probes else {}),
+        **{PROBE_COLUMNS[name]: _floats(values) for name, values in outcome.probes.items()},
+    }
+
+
+def settings_of(study: Study, spec: RunSpec) -> Row:
+    """Return what is known of a run before it is trained: its part of the record."""
     import jax
 
-    spec, shape = outcome.spec, outcome.spec.shape
+    shape = spec.shape
     return {
         "key": spec.key,
         "study": study.name,
@@ -206,7 +217,6 @@ def row(study: Study, outcome: Outcome) -> Row:
         "samples": shape.P,
         "batch": shape.B,
         "seed": spec.seed,
-        **{name: getattr(outcome, name) for name in _ENDINGS},
         **_settings(study),
         "epochs": study.epochs_at(shape),
         "steps": shape.T,
@@ -214,9 +224,6 @@ def row(study: Study, outcome: Outcome) -> Row:
         "swept": ",".join(study.swept),
         "version": __version__,
         "jax": jax.__version__,
-        "loss": _floats(outcome.loss),
-        **({"probe_steps": _floats(outcome.probe_steps)} if outcome.probes else {}),
-        **{PROBE_COLUMNS[name]: _floats(values) for name, values in outcome.probes.items()},
     }
 
 

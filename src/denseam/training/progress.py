@@ -1,13 +1,13 @@
 """Progress of long work as events: a listener overrides the methods of the events it wants.
 
 Every call that may take long has an argument `progress`. `denseam.report.progress.Terminal` prints the
-events; `Progress` itself is silent.
+events, `denseam.report.tracking.Tracking` passes them to a tracker; `Progress` itself is silent.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from denseam.errors import InputError
 
@@ -42,6 +42,9 @@ class Progress:
 
     # --- a training: one model ---------------------------------------------------------------------
 
+    def training_described(self, settings: Mapping[str, Any]) -> None:
+        """Receive the settings of the training that is about to begin, by the names of a record's columns."""
+
     def training_begins(self, name: str, steps: int, epochs: int, done: int = 0) -> None:
         """Receive the name of the model, the length of the training, and the steps taken before."""
 
@@ -57,15 +60,35 @@ class Progress:
     def training_ends(self) -> None:
         """Note that training is done, or was stopped."""
 
+    def training_finished(self, results: Mapping[str, Any]) -> None:
+        """Receive `status`, `final_mse` and other results of a training that was not stopped."""
+
+
+#: The names of all events.
+EVENTS = tuple(name for name in vars(Progress) if not name.startswith("_"))
+
 
 def calling(**functions: Callable[..., None]) -> Progress:
     """Return a listener that calls a function for each event named, as in `calling(message=print)`."""
     progress = Progress()
     for event, function in functions.items():
-        if not hasattr(progress, event):
+        if event not in EVENTS:
             raise AttributeError(f"no event {event!r}")
         setattr(progress, event, function)
     return progress
+
+
+def to_all(*listeners: Progress) -> Progress:
+    """Return a listener that passes every event to each of these, in their order."""
+
+    def passing(event: str) -> Callable[..., None]:
+        def receive(*arguments: Any, **named: Any) -> None:
+            for listener in listeners:
+                getattr(listener, event)(*arguments, **named)
+
+        return receive
+
+    return calling(**{event: passing(event) for event in EVENTS})
 
 
 def told(progress: Progress | None, say: Callable[[str], None] | None) -> Progress:

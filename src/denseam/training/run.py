@@ -172,6 +172,8 @@ def train(
     decays = optimizer.decay is not None and bool(np.any(np.asarray(optimizer.decay) > 0))
     forgotten = float(mean_square(array[None])[0]) if decays else None
     trained, end = dataclasses.replace(bare, scales=model.scales), ending(curve, initial_mse, forgotten)
+    losses = {"initial_mse": initial_mse, "final_mse": float(end.curve[-1].mean())}
+    progress.training_finished({"status": end.status, "diverged_at": end.diverged_at, **losses})
     return Run(trained, end.curve, initial_mse, end.status, end.diverged_at, state)
 
 

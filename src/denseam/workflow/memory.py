@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ from denseam.errors import (
     whole,
 )
 from denseam.files import ALONE, Writers
-from denseam.model import checkpoint, shared
+from denseam.model import checkpoint, pretrained, shared
 from denseam.model.dense_am import DenseAM, Recall
 from denseam.model.lagrangians import Softmax
 from denseam.workflow.course import Hint, hint
@@ -88,6 +88,33 @@ class Memory:
 
     def save(self, path: str | os.PathLike[str], writers: Writers = ALONE) -> Path:
         """Write a safetensors file, all writers together; `DenseAM.load` reads the model from it, too."""
+        return checkpoint.write(path, *self.to_document(), writers)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Memory:
+        """Read a file written by `save`, or that of a folder; a folder of `save_pretrained` will do.
+
+        A bare model has no encoder, so its samples must be prepared.
+        """
+        if isinstance(path, str | os.PathLike) and os.path.isdir(path):
+            folder, path = path, Path(path) / MODEL
+            if not path.exists() and pretrained.is_pretrained(folder):
+                return cls.from_pretrained(folder)
+        return cls._of_document(*checkpoint.read(path), path)
+
+    def save_pretrained(
+        self, folder: str | os.PathLike[str], *, facts: Mapping[str, str] | None = None
+    ) -> Path:
+        """Write a folder for the Hugging Face Hub (`DenseAM.save_pretrained`), with the preparation."""
+        return pretrained.write_pretrained(folder, *self.to_document(), facts, type(self).__name__)
+
+    @classmethod
+    def from_pretrained(cls, folder: str | os.PathLike[str]) -> Memory:
+        """Read a folder of `save_pretrained`; that of a bare model gives a memory without an encoder."""
+        return cls._of_document(*pretrained.read_pretrained(folder), folder)
+
+    def to_document(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the memory as tensors and plain values."""
         tensors, document = self.model.to_document()
         document["noise"] = self.noise
         if self.stored:
@@ -97,17 +124,13 @@ class Memory:
         if self.encoder is not None:
             document["data"], mine = self.encoder.to_document()
             tensors |= {f"data.{k}": v for k, v in mine.items()}
-        return checkpoint.write(path, tensors, document, writers)
+        return tensors, document
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Memory:
-        """Read a file written by `save`, or that of a folder.
-
-        A bare model has no encoder, so its samples must be prepared.
-        """
-        if isinstance(path, str | os.PathLike) and os.path.isdir(path):
-            path = Path(path) / MODEL
-        tensors, document = checkpoint.read(path)
+    def _of_document(
+        cls, tensors: Mapping[str, Any], document: Mapping[str, Any], path: str | os.PathLike[str]
+    ) -> Memory:
+        """Read what `to_document` returned; errors name the path."""
         model = DenseAM.from_document(tensors, document, path)
         encoder = None
         with named(f"checkpoint {path}"):

@@ -37,6 +37,7 @@ from denseam.model.steps import Steps
 from denseam.model.streams import stream
 from denseam.rules.cost import recomputes
 from denseam.studies.documents import to_document
+from denseam.studies.records import settings_of
 from denseam.studies.runs import activation_of, build, scales_of
 from denseam.studies.study import RunSpec, Study, decays
 from denseam.training.batches import View, mean_square, noise_keys, sample_order
@@ -256,6 +257,7 @@ class _Training:
         frame, optimizer = self.on.begin(lambda start: build(self.study, self.spec, start, self.dtype))
         saved_before = as_the_first_says((self.out / STATE).exists())
         at = self._resume() if saved_before else _State(*self.on.draw(), 0)
+        self.progress.training_described(settings_of(self.study, self.spec))
         self.progress.training_begins(self._name(), self.steps, self.epochs, at.step)
         alive, all_stop = True, False
         try:
@@ -515,6 +517,7 @@ class _Training:
         document = trained | result.to_json()
         if self.writers.first:
             write_whole(self.out / LOG, json.dumps(document, indent=1, allow_nan=False).encode())
+        self.progress.training_finished(result.to_json())
         return result
 
 

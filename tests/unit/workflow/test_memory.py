@@ -122,6 +122,22 @@ def test_a_bare_model_takes_prepared_samples():
     refused(lambda: m.encode(np.zeros((2, 42))), "12 features", "42")
 
 
+def test_a_folder_for_the_hub_holds_the_preparation_too(here):
+    m = memory()
+    m.save_pretrained("hub", facts={"data": "images"})
+    (expected,) = m.recall(SOME, steps=2)
+    for copy in (Memory.from_pretrained("hub"), Memory.load("hub")):
+        (found,) = copy.recall(SOME, steps=2)
+        assert np.array_equal(found.output, expected.output)
+        assert copy.noise == m.noise
+    assert np.array_equal(dam.DenseAM.from_pretrained("hub").W, m.model.W)
+    assert "denseam.Memory.from_pretrained(" in (here / "hub" / "README.md").read_text()
+    m.model.save_pretrained("bare")
+    assert Memory.from_pretrained("bare").encoder is None
+    (here / "empty").mkdir()
+    refused(lambda: Memory.load("empty"), "memory.safetensors: no such file")
+
+
 def test_bad_samples_are_refused():
     m = memory()
     refused(lambda: m.encode(np.zeros((3, 41))), "42 features (6×7 images), or 12 of the shrunk ones", "41")

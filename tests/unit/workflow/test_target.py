@@ -123,11 +123,17 @@ def test_a_finished_training_is_not_trained_again(tmp_path):
     seen = []
 
     class Seen(Progress):
+        def training_described(self, settings):
+            seen.append((settings["study"], settings["eta0"]))
+
         def training_advanced(self, step, loss):
             seen.append(step)
 
+        def training_finished(self, results):
+            seen.append((results["status"], results["final_mse"]))
+
     second = train_target(CASES["relu-sgd"], tmp_path, progress=Seen())
-    assert not seen
+    assert seen == [(CASES["relu-sgd"].study.name, 0.05), ("finished", first.final_mse)], "no step"
     assert np.array_equal(first.loss, second.loss)
     with pytest.raises(InputError, match="contains the training of another model"):
         train_target(CASES["softmax-adam"], tmp_path)
