@@ -37,6 +37,10 @@ class Panel(FromSettings):
         raise NotImplementedError
 
 
+#: The most letters of a title that fit above a panel.
+WIDEST = 34
+
+
 @dataclasses.dataclass(frozen=True)
 class Sweep(Panel):
     """Final loss against learning rate, for every scale."""
@@ -50,7 +54,8 @@ class Sweep(Panel):
     def draw(self, ax: Any, results: Results) -> None:
         """Draw the panel, with the verdict in its title."""
         rows, v = results.rows(self.setting), results.verdict(self.setting)
-        sweep_panel(ax, rows, v, self.title(results, ": "))
+        title = self.title(results, ": ")
+        sweep_panel(ax, rows, v, title if len(title) <= WIDEST else self.title(results, "\n"))
 
     def title(self, results: Results, between: str) -> str:
         """Return the label of the setting and the verdict on it."""
