@@ -5,13 +5,25 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal, Self
 
 Status = Literal["TRANSFERS", "DRIFTS", "FAILS", "INCONCLUSIVE"]
 Side = Literal["low", "high"]
 
 
-class Cause(enum.Enum):
+class _WithStatus(enum.Enum):
+    """A cause: its value is a word, and a status follows from it."""
+
+    status: Any
+
+    def __new__(cls, value: str, status: str) -> Self:
+        """Make the word alone the value."""
+        member = object.__new__(cls)
+        member._value_, member.status = value, status
+        return member
+
+
+class Cause(_WithStatus):
     """The cause of a verdict, with the status that follows from it. The first that applies counts."""
 
     RUNS_MISSING = "runs-missing", "INCONCLUSIVE"
@@ -37,12 +49,6 @@ class Cause(enum.Enum):
     UNSURE_AT_TARGET = "unsure-at-target", "INCONCLUSIVE"
 
     status: Status
-
-    def __new__(cls, value: str, status: Status) -> Cause:
-        """Make the word alone the value."""
-        member = object.__new__(cls)
-        member._value_, member.status = value, status
-        return member
 
 
 class Action(enum.Enum):
@@ -151,7 +157,7 @@ class Growth(enum.Enum):
 FindStatus = Literal["FOUND", "NONE", "INCONCLUSIVE"]
 
 
-class FindCause(enum.Enum):
+class FindCause(_WithStatus):
     """The cause of the result of a search for exponents, with its status. The first that applies counts."""
 
     NOISE = "noise", "INCONCLUSIVE"
@@ -164,9 +170,3 @@ class FindCause(enum.Enum):
     HOLDS = "holds", "FOUND"
 
     status: FindStatus
-
-    def __new__(cls, value: str, status: FindStatus) -> FindCause:
-        """Make the word alone the value."""
-        member = object.__new__(cls)
-        member._value_, member.status = value, status
-        return member

@@ -106,7 +106,7 @@ class LowerLoss(OfTwo):
         losses = [results.verdict(s).best_loss for s in settings]
         scale = max(set(losses[0]) & set(losses[1]))
         a, b = (
-            math.inf if all_diverged(results, s, scale) else loss[scale]
+            math.inf if _all_diverged(results, s, scale) else loss[scale]
             for s, loss in zip(settings, losses, strict=True)
         )
         if a is None or b is None or a == b == math.inf:
@@ -250,7 +250,7 @@ class SeedsAgree(Evidence):
         return Measured(worst <= SEEDS_AGREE, f"seeds differ by at most {100 * worst:.1f} % ({where})")
 
 
-def all_diverged(results: Results, setting: Setting, scale: int) -> bool:
+def _all_diverged(results: Results, setting: Setting, scale: int) -> bool:
     """Return whether all runs of a setting diverged at a scale."""
     return all(row["status"] == "diverged" for row in results.rows(setting) if row["scale"] == scale)
 
