@@ -1,4 +1,4 @@
-"""The speed of the engine on this machine: against its peak product rate, and against a PyTorch loop.
+"""The speed of the engine on this machine: against its peak product rate, and against PyTorch.
 
 All measurements alternate within one run, and medians are reported: a shared machine is noisy, but ratios of
 times that were measured side by side are reliable.
@@ -7,7 +7,6 @@ times that were measured side by side are reliable.
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import itertools
 import math
 import platform
@@ -21,13 +20,14 @@ import jax
 
 from denseam import __version__
 from denseam.analysis.statistics import slope
+from denseam.cli.rivals import rivals
 from denseam.errors import above_zero, refuse, whole
 from denseam.rules import Proportional
 from denseam.rules.cost import step_operations
 from denseam.rules.fields import logspace
 from denseam.studies.engine import train_runs
 from denseam.studies.study import Study
-from denseam.training.devices import cores
+from denseam.training.devices import check_precision, cores
 from denseam.training.mesh import make_mesh, parse_mesh
 from denseam.training.progress import Progress
 from denseam.workflow.planning import product_rate
@@ -39,19 +39,24 @@ REGIME = Proportional(kappa=2, rho=5, beta=0.1)
 
 
 def benchmark(
-    features: Sequence[int], repeats: int = 5, seconds: float = 4.0, progress: Progress | None = None
+    features: Sequence[int],
+    repeats: int = 5,
+    seconds: float = 4.0,
+    progress: Progress | None = None,
+    precision: str | None = None,
 ) -> dict[str, Any]:
     """Return measurements for SGD and Adam at each N, as a plain document."""
     _check(features, repeats, seconds)
     progress = progress or Progress()
     gpu = jax.devices()[0].platform != "cpu"
-    precision = "tf32" if gpu else "float32"
-    peak = product_rate(gpu)
-    torch_loop = _torch_loop(gpu) if importlib.util.find_spec("torch") else None
+    precision = precision or _usual(gpu)
+    check_precision(precision, "gpu" if gpu else "cpu")
+    peak, others = product_rate(gpu, precision), rivals(MODELS, gpu)
     rows, peaks = [], [peak()]
     for N, optimizer in itertools.product(features, ("sgd", "adam")):
         engine, steps = _engine(N, optimizer, precision, _epochs(N, gpu, seconds))
-        times, loops, fractions = [], [], []
+        times, fractions = [], []
+        ratios: dict[str, list[float]] = {name: [] for name in others}
         for _ in range(repeats):
             before = peak()
             took = engine() / steps
@@ -59,15 +64,15 @@ def benchmark(
             times.append(took)
             peaks += [before, after]
             fractions.append(_flops(N) / took / max(before, after))
-            if torch_loop is not None:
-                loops.append(torch_loop(N, optimizer) / took)
+            for name, rival in others.items():
+                ratios[name].append(rival(REGIME.shape(N), optimizer) / took)
         row = {
             "features": N,
             "optimizer": optimizer,
             "ms_per_step": 1e3 * statistics.median(times),
             "gflops": _flops(N) / statistics.median(times) / 1e9,
             "peak_fraction": statistics.median(fractions),
-            "speedup_vs_torch_loop": statistics.median(loops) if loops else None,
+            **{f"speedup_vs_torch_{name}": _median(ratios.get(name, [])) for name in ("loop", "batched")},
         }
         rows.append(row)
         progress.message(
@@ -102,7 +107,7 @@ def benchmark_steps(
     _check(features, repeats, seconds)
     progress = progress or Progress()
     gpu = jax.devices()[0].platform != "cpu"
-    precision = "tf32" if gpu else "float32"
+    precision = _usual(gpu)
     rows = []
     for N, optimizer in itertools.product(features, ("sgd", "adam")):
         shapes = {T: dataclasses.replace(REGIME.shape(N), T=T) for T in (1, *steps)}
@@ -190,6 +195,15 @@ def _check(features: Sequence[int], repeats: int, seconds: float) -> None:
     refuse(problems)
 
 
+def _usual(gpu: bool) -> str:
+    """Return the precision to measure in, unless another one is given."""
+    return "tf32" if gpu else "float32"
+
+
+def _median(values: Sequence[float]) -> float | None:
+    return statistics.median(values) if values else None
+
+
 def _versions() -> dict[str, str]:
     return {"denseam": __version__, "jax": jax.__version__, "python": platform.python_version()}
 
@@ -231,61 +245,6 @@ def _engine(
 
     run()  # compiles
     return run, study.updates(specs[0].shape)
-
-
-def _torch_loop(gpu: bool) -> Callable[[int, str], float]:
-    """Return a function that times a plain PyTorch loop over all models, in seconds per step."""
-    import torch
-
-    device = "cuda" if gpu and torch.cuda.is_available() else "cpu"
-    torch.set_num_threads(cores())
-    if device == "cuda":
-        torch.backends.cuda.matmul.allow_tf32 = True
-
-    class Memory(torch.nn.Module):  # type: ignore[misc, unused-ignore]  # untyped if torch is not installed
-        def __init__(self, K: int, N: int) -> None:
-            super().__init__()
-            self.W = torch.nn.Parameter(torch.randn(K, N))
-            self.b = torch.nn.Parameter(torch.zeros(K))
-            self.c = torch.nn.Parameter(torch.zeros(N))
-            self.s1, self.s2 = N**-0.5, K**-0.5
-
-        def forward(self, x: Any) -> Any:
-            z = self.s1 * torch.tanh(x) @ self.W.T + self.b
-            s = 2**0.5 * torch.relu(z - z.mean(dim=1, keepdim=True))
-            return self.s2 * (s - s.mean(dim=1, keepdim=True)) @ self.W + self.c
-
-    def measure(N: int, optimizer: str) -> float:
-        K, B = REGIME.shape(N).K, REGIME.shape(N).B or 1
-        models = [Memory(K, N).to(device) for _ in range(MODELS)]
-        make = torch.optim.SGD if optimizer == "sgd" else torch.optim.Adam
-        rates = (1e-3 * K, 1e-3) if optimizer == "sgd" else (1e-3, 1e-3)
-        optimizers = [
-            make([{"params": [m.W], "lr": rates[0]}, {"params": [m.b, m.c], "lr": rates[1]}]) for m in models
-        ]
-        data = torch.randn(B, N, device=device)
-
-        def step() -> None:
-            noisy = data + 0.5 * torch.randn_like(data)
-            for model, opt in zip(models, optimizers, strict=True):
-                opt.zero_grad(set_to_none=True)
-                loss = ((model(noisy) - data) ** 2).sum() / (2 * B)
-                loss.backward()
-                opt.step()
-
-        for _ in range(3):
-            step()
-        if device == "cuda":
-            torch.cuda.synchronize()
-        steps, began = 0, time.perf_counter()
-        while steps < 3 or time.perf_counter() - began < 0.5:
-            step()
-            steps += 1
-        if device == "cuda":
-            torch.cuda.synchronize()
-        return (time.perf_counter() - began) / steps
-
-    return measure
 
 
 def _exponent(rows: Sequence[dict[str, Any]]) -> float | None:

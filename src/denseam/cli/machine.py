@@ -15,6 +15,7 @@ from denseam.cli.text import print_table, print_verdicts
 from denseam.errors import InputError
 from denseam.report.wording import quantity
 from denseam.rules.fields import Kind, Parameter, Part
+from denseam.studies.description import PRECISIONS
 
 #: The sizes to measure at.
 FEATURES = Parameter(Part.GROWTH, Kind.WHOLES, "Sizes N to measure.", document="features", low=1)
@@ -106,21 +107,35 @@ def _state(name: str, purpose: str) -> str:
     "--mesh", help="Instead, compare one model on several devices with its plan: memories=4,batch=2, or all."
 )
 @click.option("--steps", help="Instead, compare training through these steps of recall with one: 2,4,8.")
+@click.option(
+    "--precision",
+    type=click.Choice(PRECISIONS),
+    show_default="tf32 on a GPU, otherwise float32",
+    help="Precision of matrix products.",
+)
 @json_option
 def bench(
-    features: str, repeats: int, seconds: float, mesh: str | None, steps: str | None, json_: bool
+    features: str,
+    repeats: int,
+    seconds: float,
+    mesh: str | None,
+    steps: str | None,
+    precision: str | None,
+    json_: bool,
 ) -> int:
-    """Compare the speed of training with this machine's peak product rate and a plain PyTorch loop."""
+    """Compare the speed of training with this machine's peak product rate and with PyTorch."""
     from denseam.cli.bench import benchmark, benchmark_mesh, benchmark_steps
 
     if mesh is not None and steps is not None:
         raise InputError("mesh and steps are two comparisons: give one of them")
+    if precision is not None and (mesh is not None or steps is not None):
+        raise InputError("precision: --mesh and --steps have their own; leave it out")
     sizes, progress = FEATURES.read(features), progress_of(False)
     if steps is not None:
         document = benchmark_steps(sizes, STEPS.read(steps), repeats, seconds, progress)
         show(json_, document, _print_bench_steps, document)
     elif mesh is None:
-        document = benchmark(sizes, repeats, seconds, progress)
+        document = benchmark(sizes, repeats, seconds, progress, precision)
         show(json_, document, _print_bench, document)
     else:
         document = benchmark_mesh(sizes, mesh, repeats, seconds, progress)
@@ -134,7 +149,7 @@ def _print_bench(document: dict[str, Any]) -> None:
 
     print_table(
         f"peak {document['peak_gflops']:.0f} GFLOP/s on {document['device']}; {document['models']} models",
-        ["N", "optimizer", "ms per step of all", "of peak", "times a PyTorch loop"],
+        ["N", "optimizer", "ms per step of all", "of peak", "times a PyTorch loop", "… batched, compiled"],
         [
             [
                 str(r["features"]),
@@ -142,6 +157,7 @@ def _print_bench(document: dict[str, Any]) -> None:
                 f"{r['ms_per_step']:.3g}",
                 f"{100 * r['peak_fraction']:.0f} %",
                 speedup(r["speedup_vs_torch_loop"]),
+                speedup(r["speedup_vs_torch_batched"]),
             ]
             for r in document["rows"]
         ],

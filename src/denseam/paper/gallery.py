@@ -176,8 +176,8 @@ def train_figures(
     if choice.part == choice.parts:
         for figure in figures:
             for measurement in figure.measurements:
-                for reading in choice.readings:
-                    if not measurement.path(size, reading, folder).is_file():
+                for reading in figure.readings:
+                    if reading in choice.readings and not measurement.path(size, reading, folder).is_file():
                         measurement.make(size, reading, folder, progress)
     return summary
 

@@ -8,13 +8,18 @@ G         N×B, the columns n ⊙ g(x): what the memories see
 Z, S      K×B, pre-activations s1 W̃G + b̃1ᵀ and centred activations Cσ(Z)
 F         N×B, outputs s2 WᵀS + c1ᵀ
 ========  ==================================================================================
+
+W may be of a lower precision than the biases: then it is the precision of the operands of all products, and
+of the results that are as large as Z. F and the gradient, which are sums over many, are as exact as b.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
@@ -91,14 +96,37 @@ def column_functions(model: DenseAM) -> ColumnFunctions:
     )
 
 
+def inward(model: DenseAM, V: Float[Array, "N B"]) -> Float[Array, "K B"]:
+    """Return W V."""
+    return _product(model, model.W, V, model.W.dtype).astype(model.b.dtype)
+
+
+def outward(model: DenseAM, V: Float[Array, "K B"]) -> Float[Array, "N B"]:
+    """Return Wᵀ V."""
+    return _product(model, model.W.T, V, model.b.dtype)
+
+
+def _product(
+    model: DenseAM, left: Array, right: Array, out: Any, of: Callable[..., Array] = jnp.matmul
+) -> Array:
+    """Return a product of operands in the type of W, as numbers of the type `out`."""
+    low = model.W.dtype
+    # Operands of a lower type are as precise as they are; the others, as the context says.
+    precision = None if low == model.b.dtype else jax.lax.Precision.DEFAULT
+    return of(left.astype(low), right.astype(low), precision=precision, preferred_element_type=out)
+
+
+_summed_over_pairs = functools.partial(jnp.einsum, "tkb,tnb->kn")
+
+
 def hidden(model: DenseAM, G: Float[Array, "N B"]) -> Float[Array, "K B"]:
     """Return Z = s1 W̃G + b̃1ᵀ."""
-    return column_functions(model).centre(model.s1 * (model.W @ G) + (model.s_b * model.b)[:, None])
+    return column_functions(model).centre(model.s1 * inward(model, G) + (model.s_b * model.b)[:, None])
 
 
 def readout(model: DenseAM, S: Float[Array, "K B"]) -> Float[Array, "N B"]:
     """Return F = s2 WᵀS + c1ᵀ."""
-    return model.s2 * (model.W.T @ S) + (model.s_c * model.c)[:, None]
+    return model.s2 * outward(model, S) + (model.s_c * model.c)[:, None]
 
 
 def outer_and_inner(model: DenseAM, S: Array, R: Array, A: Array, G: Array, joined: Joined) -> Any:
@@ -108,9 +136,11 @@ def outer_and_inner(model: DenseAM, S: Array, R: Array, A: Array, G: Array, join
     products (`joined` False) are faster on a GPU. On a mesh that distributes the samples, 'stacked' pairs are
     one product too, without moving samples between devices.
     """
+    exact = model.b.dtype
     if joined == "stacked":
         join = jnp.stack if S.ndim == 2 else jnp.concatenate
-        return jnp.einsum("tkb,tnb->kn", join([S, A]), join([R, model.s1 * G]))
+        return _product(model, join([S, A]), join([R, model.s1 * G]), exact, _summed_over_pairs)
     if joined:
-        return jnp.concatenate([S, A], axis=1) @ jnp.concatenate([R, model.s1 * G], axis=1).T
-    return S @ R.T + model.s1 * (A @ G.T)
+        left, right = (jnp.concatenate(pair, axis=1) for pair in ([S, A], [R, model.s1 * G]))
+        return _product(model, left, right.T, exact)
+    return _product(model, S, R.T, exact) + model.s1 * _product(model, A, G.T, exact)

@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import psutil
+from jaxtyping import Array
 
 from denseam.errors import InputError
 
@@ -72,3 +73,14 @@ def numbers(precision: str) -> Any:
 def products(precision: str) -> Any:
     """Return the context that computes products in this precision; threads do not inherit it."""
     return jax.default_matmul_precision(MATMUL[precision])
+
+
+def for_products(W: Array) -> Array | None:
+    """Return W in the type that training multiplies in, or None if that is its own.
+
+    In the context of `products` for bf16 it is bfloat16: the operands of products and the activations that
+    wait for the way back have half as many bytes, while sums, gradients, weights and moments stay as they
+    are.
+    """
+    low = jax.config.jax_default_matmul_precision == MATMUL["bf16"]  # type: ignore[attr-defined]
+    return W.astype(jnp.bfloat16) if low else None

@@ -23,6 +23,7 @@ from denseam.training.columns import (
     batch_of,
     column_functions,
     hidden,
+    inward,
     outer_and_inner,
     readout,
 )
@@ -101,7 +102,7 @@ def forward_and_back(model: DenseAM, batch: Columns) -> Passes:
     """Take a batch forward through the model, and the residuals back."""
     Z, raw, S, R = _forward(model, batch)
     C, _, jacobian_product = column_functions(model)
-    return Passes(Z, raw, S, R, A=C(jacobian_product(Z, C(model.W @ R))))
+    return Passes(Z, raw, S, R, A=C(jacobian_product(Z, C(inward(model, R)))))
 
 
 def gradient_of_passes(
@@ -145,9 +146,11 @@ def step_on_columns(
     *,
     joined: Joined = True,
     recompute: bool = False,
+    W: Float[Array, "K N"] | None = None,
 ) -> tuple[DenseAM, optax.OptState, Float[Array, ""]]:
-    """Do what `step` does."""
-    L, grads = gradient_of_columns(model, batch, joined=joined, recompute=recompute)
+    """Do what `step` does; `W` are the memories in the type of the products, if that is another."""
+    seen = model if W is None else model.with_parameters(model.parameters._replace(W=W))
+    L, grads = gradient_of_columns(seen, batch, joined=joined, recompute=recompute)
     updates, state = optimizer.update(grads, state, model.parameters)
     parameters = Parameters(*(p + u for p, u in zip(model.parameters, updates, strict=True)))
     return model.with_parameters(parameters), state, mse(L, model.N)

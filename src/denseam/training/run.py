@@ -17,6 +17,7 @@ from denseam.errors import InputError, at_least_zero, refuse, shown, typed, whol
 from denseam.model.dense_am import DenseAM, Parameters
 from denseam.training.batches import Batches, draw_batches, mean_square, noisy_batch
 from denseam.training.columns import Batch, Joined, batch_of
+from denseam.training.devices import for_products
 from denseam.training.divergence import EndStatus, ending, infinite_once_blown
 from denseam.training.gradient import loss_of_columns, mse, step_on_columns
 from denseam.training.optimizers import Optimizer
@@ -43,11 +44,11 @@ def advance(
     several steps of recall (`denseam.training.gradient`).
     """
 
-    def advance_by_one(carry: tuple[Parameters, Any], now: tuple[Batch, Array | None]) -> Any:
-        (parameters, state), (batch, is_due) = carry, now
+    def advance_by_one(carry: tuple[Parameters, Array | None, Any], now: tuple[Batch, Array | None]) -> Any:
+        (parameters, W, state), (batch, is_due) = carry, now
         model = frame.with_parameters(parameters)
         new, after, error = step_on_columns(
-            model, optimizer, state, batch, joined=joined, recompute=recompute
+            model, optimizer, state, batch, joined=joined, recompute=recompute, W=W
         )
         measured = None
         if probes:
@@ -56,10 +57,10 @@ def advance(
                 lambda: measure(model, optimizer, state, batch, probes),
                 lambda: jnp.full(len(probes), jnp.nan, model.W.dtype),
             )
-        return (new.parameters, after), (error, measured)
+        return (new.parameters, for_products(new.W), after), (error, measured)
 
-    carry = parameters, state
-    (parameters, state), (errors, measured) = jax.lax.scan(advance_by_one, carry, (segment, due))
+    carry = parameters, for_products(parameters.W), state
+    (parameters, _, state), (errors, measured) = jax.lax.scan(advance_by_one, carry, (segment, due))
     return parameters, state, errors, measured
 
 

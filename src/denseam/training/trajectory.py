@@ -31,7 +31,16 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from denseam.model.dense_am import DenseAM, Parameters, for_each
-from denseam.training.columns import Joined, Starts, column_functions, hidden, outer_and_inner, readout
+from denseam.training.columns import (
+    Joined,
+    Starts,
+    column_functions,
+    hidden,
+    inward,
+    outer_and_inner,
+    outward,
+    readout,
+)
 
 
 class Sums(NamedTuple):
@@ -76,7 +85,7 @@ def _forward(model: DenseAM, batch: Starts, *, keep: bool) -> tuple[Array | None
 
     def step(X: Array, _: None) -> tuple[Array, tuple[Array | None, Array]]:
         Z, new = _step(model, X, batch.known)
-        return new, (Z if keep else None, new)
+        return new, (Z.astype(model.W.dtype) if keep else None, new)
 
     _, (Z, X) = jax.lax.scan(step, batch.X, None, length=model.steps.T)
     return Z, X
@@ -124,15 +133,15 @@ def _back(model: DenseAM, batch: Starts, kept: Array | None, states: Array, join
     def through(mu: Array, X: Array, Z: Array | None) -> tuple[Array, Array, Array]:
         """Return S, A and G of a step."""
         G = _drive(model, X)
-        Z = hidden(model, G) if Z is None else Z
-        return C(activation(Z)), C(jacobian_product(Z, C(model.W @ mu))), G
+        Z = hidden(model, G) if Z is None else Z.astype(model.b.dtype)
+        return C(activation(Z)), C(jacobian_product(Z, C(inward(model, mu)))), G
 
     def step(carry: tuple[Array, Sums | None], at: tuple[Array, Array | None]) -> tuple[Any, Any]:
         (adjoint, sums), (X, Z) = carry, at
         mu = d * adjoint
         S, A, G = through(mu, X, Z)
         slope = model.s1 * model.s2 * _slope(model, X)
-        before = (1 - d) * adjoint + slope * (model.W.T @ A)
+        before = (1 - d) * adjoint + slope * outward(model, A)
         if early is not None:
             before += early / T * residual(batch, X)
         if batch.known is not None:
@@ -144,7 +153,7 @@ def _back(model: DenseAM, batch: Starts, kept: Array | None, states: Array, join
     # x_1 … x_{T−1} with their pre-activations, the last one first; x_0 needs no sixth product.
     later = (states[:-1], None if kept is None else kept[1:])
     adjoint = residual(batch, states[-1])
-    none = Sums(*map(jnp.zeros_like, model.parameters))
+    none = Sums(*(jnp.zeros(p.shape, model.b.dtype) for p in model.parameters))
     if joined == "stacked":
         (adjoint, _), parts = jax.lax.scan(step, (adjoint, None), later, reverse=True)
     else:

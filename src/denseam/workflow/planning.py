@@ -13,7 +13,6 @@ import time
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
 from denseam.analysis.thresholds import REGRET_GOOD
 from denseam.data.concerns import Concern
@@ -22,7 +21,7 @@ from denseam.rules import Shape
 from denseam.rules.cost import step_operations, training_bytes, updates
 from denseam.rules.optimizers import OPTIMIZERS
 from denseam.rules.sizes import WORDS
-from denseam.training.devices import cores, platform_of
+from denseam.training.devices import cores, dtype_of, for_products, numbers, platform_of, products
 from denseam.workflow import roofline
 from denseam.workflow.data_use import DataUse, data_use
 from denseam.workflow.goals import Goal
@@ -60,17 +59,20 @@ class Machine:
 SQUARE_ON_CPU, SQUARE_ON_GPU = 2048, 8192
 
 
-def product_rate(gpu: bool) -> Any:
+def product_rate(gpu: bool, precision: str | None = None) -> Any:
     """Return a function that measures the rate of a large square product, the best of three."""
-    n, precision = (SQUARE_ON_GPU, "tensorfloat32") if gpu else (SQUARE_ON_CPU, "highest")
-    with jax.default_matmul_precision(precision):
+    precision = precision or ("tf32" if gpu else "float32")
+    n = SQUARE_ON_GPU if gpu else SQUARE_ON_CPU
+    with numbers(precision), products(precision):
         product = jax.jit(lambda a, b: a @ b)
-        a = jax.random.normal(jax.random.key(0), (n, n), jnp.float32)
+        a = jax.random.normal(jax.random.key(0), (n, n), dtype_of(precision))
+        low = for_products(a)
+        a = a if low is None else low
         product(a, a).block_until_ready()
 
     def measure() -> float:
         best = math.inf
-        with jax.default_matmul_precision(precision):
+        with numbers(precision), products(precision):
             for _ in range(3):
                 began = time.perf_counter()
                 product(a, a).block_until_ready()

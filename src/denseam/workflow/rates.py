@@ -70,13 +70,18 @@ def rates_here() -> Device:
 
 
 def step_seconds(
-    shape: Shape, optimizer: str, mesh: Mapping[str, int] | None, seconds: float = 1.0, repeats: int = 5
+    shape: Shape,
+    optimizer: str,
+    mesh: Mapping[str, int] | None,
+    seconds: float = 1.0,
+    repeats: int = 5,
+    precision: str | None = None,
 ) -> float:
     """Return the median time of a training step of one model (centred ReLU)."""
     assert shape.B is not None
     assert shape.P is not None
     platform = platform_of(jax.devices()[0])
-    precision = "float32" if platform == "cpu" else "tf32"
+    precision = precision or ("float32" if platform == "cpu" else "tf32")
     regime = MemoriesOnly(shape.N, shape.P, shape.B)
     study = Study(
         "relu", optimizer, (shape.K,), (1e-4,), regime=regime, seeds=1, epochs=1, precision=precision

@@ -1,0 +1,58 @@
+"""Products in bfloat16: operands and stored activations are rounded, weights and sums are not."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import denseam as dam
+from denseam.training.batches import View, noisy_columns
+from denseam.training.devices import products
+from denseam.training.gradient import gradient
+from denseam.training.run import advance
+
+SHAPE = dam.Shape(N=24, K=48, P=120, B=40)
+ROUNDING = 2.0**-8  # of bfloat16
+
+
+def made(T, activation):
+    scales = dam.prescription(activation, "adam").at(dataclasses.replace(SHAPE, T=T), eta0=0.02)
+    return scales, dam.DenseAM.create(scales, activation, seed=1, bias_init="normal", dtype=jnp.float32)
+
+
+@pytest.mark.parametrize(("T", "activation"), [(1, dam.relu()), (3, dam.relu()), (1, dam.softmax())])
+def test_a_gradient_with_memories_in_bfloat16_is_that_in_float32_but_for_their_rounding(T, activation):
+    _, model = made(T, activation)
+    low = model.with_parameters(model.parameters._replace(W=model.W.astype(jnp.bfloat16)))
+    X, Y = jax.random.normal(jax.random.key(0), (2, SHAPE.B, SHAPE.N), jnp.float32)
+    (L, exact), (L_low, rounded) = gradient(model, X, Y), gradient(low, X, Y)
+    assert float(L_low) == pytest.approx(float(L), rel=2 * ROUNDING)
+    for one, other in zip(exact, rounded, strict=True):
+        assert other.dtype == jnp.float32
+        error = float(jnp.linalg.norm(one - other) / jnp.linalg.norm(one))
+        assert 0 < error < 4 * ROUNDING
+
+
+def test_training_in_bfloat16_keeps_float32_weights_and_nearly_the_same_losses():
+    scales, model = made(1, dam.relu())
+    clean = jax.random.normal(jax.random.key(1), (60, SHAPE.B, SHAPE.N), jnp.float32)
+    segment = noisy_columns(
+        clean, jax.random.split(jax.random.key(2), len(clean)), jnp.float32(0.5), View.of(model)
+    )
+    optimizer = dam.adam(scales)
+    losses = {}
+    for precision in ("float32", "bf16"):
+        start = model.parameters, optimizer.init(model.parameters), model.without_parameters()
+        with products(precision):
+            parameters, state, errors, _ = jax.jit(lambda *now: advance(*now, joined=False))(
+                *start, optimizer, segment
+            )
+        assert {leaf.dtype for leaf in jax.tree.leaves((parameters, state)) if leaf.ndim} == {
+            jnp.dtype("float32")
+        }
+        losses[precision] = np.asarray(errors)
+    assert losses["float32"][-1] < 0.9 * losses["float32"][0]
+    assert not np.array_equal(losses["float32"], losses["bf16"])
+    assert np.allclose(losses["float32"], losses["bf16"], rtol=4 * ROUNDING)
