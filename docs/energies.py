@@ -1,4 +1,4 @@
-"""The table of docs/energies.md: every new activation × optimizer × regime, found, checked and swept.
+"""The tables of docs/energies.md: every new activation × optimizer × regime, found, checked and swept.
 
 ``python -m docs.energies --runs DIR`` trains what is missing in DIR (about an hour on two cores) and keeps
 the ends of all runs in docs/energies, beside those that are there. The table is made from these alone.
@@ -34,19 +34,17 @@ FOUND = HOME / "found.json"
 ACTIVATIONS = (
     "sigmoid", "softplus", "exp", "polynomial(0,1,0,0.3333)", "ghostmax", "topshare(0.25)",
     "relative-entmax(1.5)", "relative-entmax(2)", "relative-normmax(2)",
-    "entmax(1.5)", "normmax(2)", "topk(8)",
+    "entmax(1.5)", "normmax(2)", "topk(8)", "layer-norm", "spherical-norm",
 )  # fmt: skip
+#: Activations of the features beside tanh; the hidden neurons are ReLU then.
+FEATURES = ("layer-norm", "spherical-norm")
 OPTIMIZERS = ("adam", "sgd", "muon")
 REGIMES = ("memories-only", "proportional")
-#: Wrong rows, which must not transfer.
-CONTROLS = {
-    ("sigmoid", "adam", "proportional"): "eta_W=N^1/2",
-    ("softplus", "sgd", "proportional"): "s2=K^-1",
-    ("relative-entmax(1.5)", "adam", "proportional"): "s2=1",
-    ("relative-entmax(1.5)", "sgd", "memories-only"): "eta_W=1",
-}
 #: These are swept up to N = 128 in proportion, with Adam up to 256 as all others: they cost most there.
-SMALLER = ("sigmoid", "softplus", "exp", "polynomial(0,1,0,0.3333)", "ghostmax", "topshare(0.25)")
+SMALLER = (
+    "sigmoid", "softplus", "exp", "polynomial(0,1,0,0.3333)", "ghostmax", "topshare(0.25)", "layer-norm",
+    "spherical-norm",
+)  # fmt: skip
 SPARSE = ("entmax(1.5)", "normmax(2)", "topk(8)")
 #: Scales of sweeps, and those at which exponents are found and checked.
 SCALES = {"proportional": (32, 64, 128, 256), "memories-only": (128, 256, 512, 1024)}
@@ -64,11 +62,12 @@ class Case(NamedTuple):
     optimizer: str
     regime: str
     rule: str = "prescription"
+    features: str = "tanh"
 
     @property
     def name(self) -> str:
         """Its name as a study."""
-        return " ".join(self)
+        return " ".join(self[:4] if self.features == "tanh" else self)
 
     @property
     def scales(self) -> tuple[int, ...]:
@@ -77,12 +76,24 @@ class Case(NamedTuple):
         return SCALES[self.regime][:3] if small and self.regime == "proportional" else SCALES[self.regime]
 
 
+#: Wrong rows, which must not transfer. A spherical norm of length 1 is one of length √N with another s1.
+CONTROLS = (
+    Case("sigmoid", "adam", "proportional", "eta_W=N^1/2"),
+    Case("softplus", "sgd", "proportional", "s2=K^-1"),
+    Case("relative-entmax(1.5)", "adam", "proportional", "s2=1"),
+    Case("relative-entmax(1.5)", "sgd", "memories-only", "eta_W=1"),
+    Case("relu", "sgd", "proportional", "s1=N^-1", "spherical-norm"),
+    Case("relu", "adam", "proportional", "s1=N^-1", "spherical-norm"),
+)
+
+
 def cases() -> Iterator[Case]:
     """Yield the controls, then every row."""
-    for row, rule in CONTROLS.items():
-        yield Case(*row, rule)
+    yield from CONTROLS
     for optimizer, regime, activation in itertools.product(OPTIMIZERS, REGIMES, ACTIVATIONS):
         yield Case(activation, optimizer, regime)
+    for regime, optimizer, features in itertools.product(reversed(REGIMES), OPTIMIZERS, FEATURES):
+        yield Case("relu", optimizer, regime, features=features)
 
 
 # --- training --------------------------------------------------------------------------------------
@@ -96,6 +107,7 @@ def _study(case: Case, precision: str, eta0: Any, scales: Any, seeds: Any) -> An
     return dam.Study(
         case.activation, case.optimizer, scales, eta0, regime=_regime(case.regime), seeds=seeds,
         epochs=EPOCHS, parameterization=case.rule, name=case.name, precision=precision,
+        feature_activation=case.features,
     )  # fmt: skip
 
 
@@ -113,7 +125,9 @@ def swept(case: Case, runs: Path, precision: str) -> Any:
 
 def found(case: Case, eta0: float, precision: str) -> Mapping[str, Any]:
     """Return the exponents that the finder proposes, their intervals, and the check of the row at a rate."""
-    options = {"features": 16, "samples": 64, "batch": 16} if case.regime == "memories-only" else {}
+    options: dict[str, Any] = {"feature_activation": case.features}
+    if case.regime == "memories-only":
+        options |= {"features": 16, "samples": 64, "batch": 16}
     proposal = dam.find_exponents(
         case.activation, case.optimizer, regime=case.regime, scales=FOUND_AT[case.regime], seeds=4, updates=8,
         parameterization=case.rule, verify=False, eta0=eta0, precision=precision, **options,
@@ -228,18 +242,28 @@ def table(regime: str) -> str:
     """Return the rows of a regime."""
     rows = [
         (f"`{case.activation}`", case.optimizer, *_exponent_cells(case), *_finding_cells(case))
-        for case in sorted(cases(), key=lambda case: ACTIVATIONS.index(case.activation))
-        if case.regime == regime and case.rule == "prescription"
+        for case in sorted(cases(), key=lambda case: (*ACTIVATIONS, "relu").index(case.activation))
+        if case.regime == regime and case.rule == "prescription" and case.features == "tanh"
     ]
     return recorded.table((*_HEAD, *_FINDINGS), rows)
+
+
+def features() -> str:
+    """Return the rows of features that are norms, and their controls."""
+    rows = [
+        (f"`{case.features}`", f"{case.optimizer}, {case.regime}", f"`{case.rule}`", *_finding_cells(case))
+        for case in cases()
+        if case.features != "tanh"
+    ]
+    return recorded.table(("features", "optimizer, regime", "rule", *_FINDINGS), rows)
 
 
 def controls() -> str:
     """Return the wrong rows."""
     rows = [
         (f"`{case.activation}`", f"{case.optimizer}, {case.regime}", f"`{case.rule}`", *_finding_cells(case))
-        for case in cases()
-        if case.rule != "prescription"
+        for case in CONTROLS
+        if case.features == "tanh"
     ]
     return recorded.table(("activation", "optimizer, regime", "wrong row", *_FINDINGS), rows)
 
