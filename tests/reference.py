@@ -47,7 +47,7 @@ NORM = (1.0, 0.0, 1e-5)
 
 
 def norm_parts(name: str, z: np.ndarray, p) -> tuple[np.ndarray, float, np.ndarray]:
-    """M, r = √(|Mz|²/n + ε), and u = Mz/r, for p = (γ, δ, ε)."""
+    """M, which takes the mean out of z (layer norm) or nothing, r = √(|Mz|²/n + ε), and u = Mz/r; p = (γ, δ, ε)."""
     n = len(z)
     M = np.eye(n) - np.ones((n, n)) / n if name == "layer-norm" else np.eye(n)
     r = np.sqrt(np.sum((M @ z) ** 2) / n + p[2])

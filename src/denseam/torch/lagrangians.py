@@ -370,7 +370,7 @@ class RelativeNormmax(Normmax):
 
 @dataclasses.dataclass(frozen=True)
 class Norm:
-    """A norm with entries of order one: G(x) = N γ r + δ Σ_i x_i with r = √(|y|²/N + ε) and y = Mx."""
+    """A norm with entries of order one: G(x) = N γ r + δ Σ_i x_i with r = √(|x̃|²/N + ε)."""
 
     gain: float = 1.0
     shift: float = 0.0
@@ -382,7 +382,7 @@ class Norm:
         check_norm(self.gain, self.shift, self.epsilon)
 
     def projected(self, h: Tensor) -> Tensor:
-        """Return y = Mh."""
+        """Return h̃: without its mean in layer norm, else h."""
         return h
 
     def value(self, h: Tensor) -> Tensor:
@@ -390,17 +390,18 @@ class Norm:
         return h.shape[-1] * self.gain * self._parts(h)[1][..., 0] + self.shift * h.sum(-1)
 
     def activation(self, h: Tensor) -> Tensor:
-        """Return γ y/r + δ."""
-        y, r = self._parts(h)
-        return self.gain * (y / r) + self.shift
+        """Return γ h̃/r + δ."""
+        u, _ = self._parts(h)
+        return self.gain * u + self.shift
 
     def conjugate(self, h: Tensor) -> Tensor:
         """Return g·h − G(h) = −N γ ε/r, without the difference of large numbers."""
         return -h.shape[-1] * self.gain * self.epsilon / self._parts(h)[1][..., 0]
 
     def _parts(self, h: Tensor) -> tuple[Tensor, Tensor]:
-        y = self.projected(h)
-        return y, ((y * y).mean(-1, keepdim=True) + self.epsilon).sqrt()
+        h = self.projected(h)
+        r = ((h * h).mean(-1, keepdim=True) + self.epsilon).sqrt()
+        return h / r, r
 
 
 @dataclasses.dataclass(frozen=True)

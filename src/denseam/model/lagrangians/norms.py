@@ -1,11 +1,11 @@
 """Lagrangians that are norms: layer norm and spherical norm, usually of the features.
 
-With M the projection that removes the mean (layer norm) or the identity (spherical norm), y = Mx,
-r = √(|y|²/N + ε) and u = y/r, whose entries are of order one,
+With x̃ the state without its mean (layer norm) or the state itself (spherical norm), r = √(|x̃|²/N + ε) and
+u = x̃/r, whose entries are of order one,
 
-    G(x) = N γ r + δ Σ_i x_i,  g = γ u + δ 1,  J v = (γ/r) [ M v − u (u·v)/N ].
+    G(x) = N γ r + δ Σ_i x_i,  g = γ u + δ 1,  J v = (γ/r) [ ṽ − u (u·v)/N ].
 
-G is N γ times the length of the vector (y/√N, √ε), hence convex for γ > 0; ε > 0 makes it smooth. J has the
+G is N γ times the length of the vector (x̃/√N, √ε), hence convex for γ > 0; ε > 0 makes it smooth. J has the
 eigenvalues γ/r, along u the smaller γε/r³, and in layer norm 0 along 1. Every g_i depends on all of x.
 """
 
@@ -23,12 +23,12 @@ from denseam.model.parameters import check_norm
 
 
 class Norm(Lagrangian):
-    """A norm with entries of order one: ``g = γ y/√(|y|²/N + ε) + δ`` with y = Mx.
+    """A norm with entries of order one: ``g = γ x̃/√(|x̃|²/N + ε) + δ``.
 
     Parameters
     ----------
     gain
-        γ, the root mean square of the entries where |y|² ≫ N ε.
+        γ, the root mean square of the entries where |x̃|² ≫ N ε.
     shift
         δ, the same for all entries. It drives every memory by s1 δ Σ_i W_ki, as a hidden bias would.
     epsilon
@@ -45,7 +45,7 @@ class Norm(Lagrangian):
 
     @abc.abstractmethod
     def projected(self, h: Vector) -> Vector:
-        """Return y = Mh."""
+        """Return h̃."""
 
     def value(self, h: Vector) -> Scalar:
         """Return N γ r + δ Σ_i h_i."""
@@ -53,14 +53,13 @@ class Norm(Lagrangian):
         return h.shape[-1] * self.gain * r[..., 0] + self.shift * jnp.sum(h, axis=-1)
 
     def activation(self, h: Vector) -> Vector:
-        """Return γ y/r + δ."""
-        y, r = self._parts(h)
-        return self.gain * (y / r) + self.shift
+        """Return γ u + δ."""
+        u, _ = self._parts(h)
+        return self.gain * u + self.shift
 
     def jacobian_product(self, h: Vector, v: Vector) -> Vector:
-        """Return (γ/r) [Mv − u (u·v)/N]."""
-        y, r = self._parts(h)
-        u = y / r
+        """Return (γ/r) [ṽ − u (u·v)/N]."""
+        u, r = self._parts(h)
         return self.gain / r * (self.projected(v) - u * jnp.mean(u * v, axis=-1, keepdims=True))
 
     def conjugate(self, h: Vector) -> Scalar:
@@ -69,9 +68,10 @@ class Norm(Lagrangian):
         return -h.shape[-1] * self.gain * self.epsilon / r[..., 0]
 
     def _parts(self, h: Vector) -> tuple[Vector, Array]:
-        """Return y and r, with a last axis of length one."""
-        y = self.projected(h)
-        return y, jnp.sqrt(jnp.mean(y * y, axis=-1, keepdims=True) + self.epsilon)
+        """Return u and r, which has a last axis of length one."""
+        h = self.projected(h)
+        r = jnp.sqrt(jnp.mean(h * h, axis=-1, keepdims=True) + self.epsilon)
+        return h / r, r
 
 
 @register
