@@ -1,7 +1,11 @@
-"""The table of docs/energies.md: every new activation × optimizer × regime, found, checked and swept.
+"""The tables of docs/energies.md: every new activation × optimizer × regime, found, checked and swept.
 
 ``python -m docs.energies --runs DIR`` trains what is missing in DIR (about an hour on two cores) and keeps
-the ends of all runs in docs/energies. The table is made from these alone.
+the ends of all runs in docs/energies, beside those that are there. The table is made from these alone.
+
+Work can be chosen (``--only 'muon proportional'``, ``--missing``), divided (``--part 2/4``; parts can have
+one DIR at the same time, or a DIR each), and stopped: the same command resumes it. ``--keep`` then takes over
+what is complete in a DIR.
 """
 
 from __future__ import annotations
@@ -11,13 +15,15 @@ import functools
 import itertools
 import json
 import math
+import re
 import shutil
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import denseam as dam
+from denseam.files import write_whole
 from denseam.rules import parameterization
 from denseam.studies.records import thin
 from docs import recorded
@@ -28,19 +34,17 @@ FOUND = HOME / "found.json"
 ACTIVATIONS = (
     "sigmoid", "softplus", "exp", "polynomial(0,1,0,0.3333)", "ghostmax", "topshare(0.25)",
     "relative-entmax(1.5)", "relative-entmax(2)", "relative-normmax(2)",
-    "entmax(1.5)", "normmax(2)", "topk(8)",
+    "entmax(1.5)", "normmax(2)", "topk(8)", "layer-norm", "spherical-norm",
 )  # fmt: skip
+#: Activations of the features beside tanh; the hidden neurons are ReLU then.
+FEATURES = ("layer-norm", "spherical-norm")
 OPTIMIZERS = ("adam", "sgd", "muon")
 REGIMES = ("memories-only", "proportional")
-#: Wrong rows, which must not transfer.
-CONTROLS = {
-    ("sigmoid", "adam", "proportional"): "eta_W=N^1/2",
-    ("softplus", "sgd", "proportional"): "s2=K^-1",
-    ("relative-entmax(1.5)", "adam", "proportional"): "s2=1",
-    ("relative-entmax(1.5)", "sgd", "memories-only"): "eta_W=1",
-}
 #: These are swept up to N = 128 in proportion, with Adam up to 256 as all others: they cost most there.
-SMALLER = ("sigmoid", "softplus", "exp", "polynomial(0,1,0,0.3333)", "ghostmax", "topshare(0.25)")
+SMALLER = (
+    "sigmoid", "softplus", "exp", "polynomial(0,1,0,0.3333)", "ghostmax", "topshare(0.25)", "layer-norm",
+    "spherical-norm",
+)  # fmt: skip
 SPARSE = ("entmax(1.5)", "normmax(2)", "topk(8)")
 #: Scales of sweeps, and those at which exponents are found and checked.
 SCALES = {"proportional": (32, 64, 128, 256), "memories-only": (128, 256, 512, 1024)}
@@ -58,11 +62,12 @@ class Case(NamedTuple):
     optimizer: str
     regime: str
     rule: str = "prescription"
+    features: str = "tanh"
 
     @property
     def name(self) -> str:
         """Its name as a study."""
-        return " ".join(self)
+        return " ".join(self[:4] if self.features == "tanh" else self)
 
     @property
     def scales(self) -> tuple[int, ...]:
@@ -71,12 +76,24 @@ class Case(NamedTuple):
         return SCALES[self.regime][:3] if small and self.regime == "proportional" else SCALES[self.regime]
 
 
+#: Wrong rows, which must not transfer. A spherical norm of length 1 is one of length √N with another s1.
+CONTROLS = (
+    Case("sigmoid", "adam", "proportional", "eta_W=N^1/2"),
+    Case("softplus", "sgd", "proportional", "s2=K^-1"),
+    Case("relative-entmax(1.5)", "adam", "proportional", "s2=1"),
+    Case("relative-entmax(1.5)", "sgd", "memories-only", "eta_W=1"),
+    Case("relu", "sgd", "proportional", "s1=N^-1", "spherical-norm"),
+    Case("relu", "adam", "proportional", "s1=N^-1", "spherical-norm"),
+)
+
+
 def cases() -> Iterator[Case]:
     """Yield the controls, then every row."""
-    for row, rule in CONTROLS.items():
-        yield Case(*row, rule)
+    yield from CONTROLS
     for optimizer, regime, activation in itertools.product(OPTIMIZERS, REGIMES, ACTIVATIONS):
         yield Case(activation, optimizer, regime)
+    for regime, optimizer, features in itertools.product(reversed(REGIMES), OPTIMIZERS, FEATURES):
+        yield Case("relu", optimizer, regime, features=features)
 
 
 # --- training --------------------------------------------------------------------------------------
@@ -86,31 +103,34 @@ def _regime(name: str) -> Any:
     return dam.Proportional(2, 5, 0.1) if name == "proportional" else dam.MemoriesOnly(16, 64, 16)
 
 
-def _study(case: Case, eta0: Any, scales: Any, seeds: Any) -> Any:
+def _study(case: Case, precision: str, eta0: Any, scales: Any, seeds: Any) -> Any:
     return dam.Study(
         case.activation, case.optimizer, scales, eta0, regime=_regime(case.regime), seeds=seeds,
-        epochs=EPOCHS, parameterization=case.rule, name=case.name,
+        epochs=EPOCHS, parameterization=case.rule, name=case.name, precision=precision,
+        feature_activation=case.features,
     )  # fmt: skip
 
 
-def swept(case: Case, runs: Path) -> Any:
+def swept(case: Case, runs: Path, precision: str) -> Any:
     """Return the sweep of a case: nine rates around the best of the smallest size, at all sizes."""
-    smallest = SCALES[case.regime][0]
-    first = dam.sweep(_study(case, dam.logspace(1e-4, 10, 16), (smallest,), RANGE_SEEDS), runs / "ranges")
+    smallest, rates = SCALES[case.regime][0], dam.logspace(1e-4, 10, 16)
+    first = dam.sweep(_study(case, precision, rates, (smallest,), RANGE_SEEDS), runs / "ranges")
     losses: dict[float, float] = {}
     for row in first:
         losses[row["eta0"]] = losses.get(row["eta0"], 0.0) + row["final_mse"]
     best = min(losses, key=lambda eta0: losses[eta0])
     grid = dam.logspace(best / 4, best * 4, RATES)
-    return dam.sweep(_study(case, grid, case.scales, SEEDS[case.regime]), runs / "sweeps")
+    return dam.sweep(_study(case, precision, grid, case.scales, SEEDS[case.regime]), runs / "sweeps")
 
 
-def found(case: Case, eta0: float) -> Mapping[str, Any]:
+def found(case: Case, eta0: float, precision: str) -> Mapping[str, Any]:
     """Return the exponents that the finder proposes, their intervals, and the check of the row at a rate."""
-    options = {"features": 16, "samples": 64, "batch": 16} if case.regime == "memories-only" else {}
+    options: dict[str, Any] = {"feature_activation": case.features}
+    if case.regime == "memories-only":
+        options |= {"features": 16, "samples": 64, "batch": 16}
     proposal = dam.find_exponents(
         case.activation, case.optimizer, regime=case.regime, scales=FOUND_AT[case.regime], seeds=4, updates=8,
-        parameterization=case.rule, verify=False, eta0=eta0, **options,
+        parameterization=case.rule, verify=False, eta0=eta0, precision=precision, **options,
     )  # fmt: skip
     laws = {name: factor.along for name, factor in proposal.factors.items()}
     failing = [s.name for s in proposal.start.failing()]
@@ -122,32 +142,50 @@ def found(case: Case, eta0: float) -> Mapping[str, Any]:
     }
 
 
-def make(runs: Path, only: str = "") -> None:
-    """Train what is missing of the cases whose name has a text: sweeps first, then finder and check."""
-    documents = json.loads(FOUND.read_text(encoding="utf-8")) if FOUND.is_file() else {}
-    HOME.mkdir(exist_ok=True)
+def chosen(only: str, part: tuple[int, int], missing: bool) -> list[Case]:
+    """Return the cases whose name has a text, or of these every n-th; or only those that lack something."""
+    names = [case for case in cases() if only in case.name]
+    if missing:
+        names = [case for case in names if not (case.name in verdicts() and case.name in exponents())]
+    k, n = part
+    return names[k - 1 :: n]
+
+
+def make(runs: Path, chosen: Sequence[Case], precision: str) -> None:
+    """Train what is missing of some cases: sweeps first, then finder and check."""
+    (runs / "found").mkdir(parents=True, exist_ok=True)
     optima = {}
-    for case in (case for case in cases() if only in case.name):
-        (verdict,) = dam.verdict(swept(case, runs))
-        optima[case] = min(verdict.optimum.values())
+    for case in chosen:
+        (verdict,) = dam.verdict(swept(case, runs, precision))
+        optima[case] = min(eta0 for eta0 in verdict.optimum.values() if eta0 is not None)
         print(f"{case.name}: {verdict.status}. {verdict.reason}", flush=True)
     for case, optimum in optima.items():
-        if case.name not in documents:
-            documents[case.name] = found(case, optimum / 2)
-            FOUND.write_text(json.dumps(documents, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        document = _document(runs, case)
+        if not document.is_file():
+            write_whole(document, json.dumps(found(case, optimum / 2, precision)).encode())
+            print(f"{case.name}: exponents found", flush=True)
+
+
+def _document(runs: Path, case: Case) -> Path:
+    """Return the file of what the finder said of a case."""
+    return runs / "found" / (re.sub(r"[^\w.]+", "-", case.name) + ".json")
 
 
 def keep(runs: Path) -> None:
-    """Keep the ends of all runs of the sweeps that are complete."""
-    studies, kept = dam.Store(runs / "sweeps").read().studies(), []
+    """Keep the ends of all runs of the sweeps that are complete; what is kept of other cases stays."""
+    studies, before = dam.Store(runs / "sweeps").read().studies(), dam.Store(HOME).read().studies()
+    documents, kept = dict(exponents()), []
     for case in cases():
         seeds = SEEDS[case.regime]
         own = [r for r in studies.get(case.name, ()) if r["scale"] in case.scales and r["seed"] in seeds]
-        if len(own) == len(case.scales) * len(seeds) * RATES:
-            kept += own
+        complete = len(own) == len(case.scales) * len(seeds) * RATES
+        kept += own if complete else before.get(case.name, ())
+        if _document(runs, case).is_file():
+            documents[case.name] = json.loads(_document(runs, case).read_text(encoding="utf-8"))
     shutil.rmtree(HOME / "shards", ignore_errors=True)
     (HOME / "shards").mkdir()
     dam.Store(HOME).write(thin(kept, 2))
+    FOUND.write_text(json.dumps(documents, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
 # --- the table -------------------------------------------------------------------------------------
@@ -204,18 +242,28 @@ def table(regime: str) -> str:
     """Return the rows of a regime."""
     rows = [
         (f"`{case.activation}`", case.optimizer, *_exponent_cells(case), *_finding_cells(case))
-        for case in sorted(cases(), key=lambda case: ACTIVATIONS.index(case.activation))
-        if case.regime == regime and case.rule == "prescription"
+        for case in sorted(cases(), key=lambda case: (*ACTIVATIONS, "relu").index(case.activation))
+        if case.regime == regime and case.rule == "prescription" and case.features == "tanh"
     ]
     return recorded.table((*_HEAD, *_FINDINGS), rows)
+
+
+def features() -> str:
+    """Return the rows of features that are norms, and their controls."""
+    rows = [
+        (f"`{case.features}`", f"{case.optimizer}, {case.regime}", f"`{case.rule}`", *_finding_cells(case))
+        for case in cases()
+        if case.features != "tanh"
+    ]
+    return recorded.table(("features", "optimizer, regime", "rule", *_FINDINGS), rows)
 
 
 def controls() -> str:
     """Return the wrong rows."""
     rows = [
         (f"`{case.activation}`", f"{case.optimizer}, {case.regime}", f"`{case.rule}`", *_finding_cells(case))
-        for case in cases()
-        if case.rule != "prescription"
+        for case in CONTROLS
+        if case.features == "tanh"
     ]
     return recorded.table(("activation", "optimizer, regime", "wrong row", *_FINDINGS), rows)
 
@@ -224,17 +272,29 @@ _HEAD = ("activation", "optimizer", "s1", "s2", "eta_W")
 _FINDINGS = ("check", "sweep", "cost at the largest", "best loss, smallest → largest")
 
 
+def _part(text: str) -> tuple[int, int]:
+    match = re.fullmatch(r"(\d+)/(\d+)", text)
+    if not match or not 1 <= int(match[1]) <= int(match[2]):
+        raise argparse.ArgumentTypeError(f"must be as in 2/4, got {text!r}")
+    return int(match[1]), int(match[2])
+
+
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=Path, required=True)
-    parser.add_argument(
-        "--keep", action="store_true", help="Train nothing; keep the sweeps that are complete."
-    )
-    parser.add_argument(
-        "--only", default="", help="Train only cases whose name has this text, as in 'exp sgd'."
-    )
+    parser = argparse.ArgumentParser("python -m docs.energies", description=__doc__.split("\n\n")[0])
+    parser.add_argument("--runs", type=Path, required=True, help="The folder of all runs.")
+    parser.add_argument("--only", default="", help="Only cases whose name has this text, as in 'exp sgd'.")
+    parser.add_argument("--missing", action="store_true", help="Only cases that the table lacks.")
+    parser.add_argument("--part", type=_part, default=(1, 1), help="The k-th of n parts of these, as in 2/4.")
+    parser.add_argument("--precision", default="float32", help="As in `denseam sweep`; tf32 needs a GPU.")
+    parser.add_argument("--list", action="store_true", help="Print the cases, and train nothing.")
+    parser.add_argument("--keep", action="store_true", help="Train nothing; keep what is complete.")
+    parser.add_argument("--no-keep", action="store_true", help="Train, and leave docs/energies as it is.")
     warnings.simplefilter("ignore")
-    chosen = parser.parse_args()
-    if not chosen.keep:
-        make(chosen.runs, chosen.only)
-    keep(chosen.runs)
+    options = parser.parse_args()
+    these = chosen(options.only, options.part, options.missing)
+    if options.list:
+        print(*(case.name for case in these), sep="\n")
+    elif not options.keep:
+        make(options.runs, these, options.precision)
+    if not (options.list or options.no_keep):
+        keep(options.runs)

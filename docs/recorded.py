@@ -359,10 +359,11 @@ def faults() -> str:
 
 
 def energies(part: str) -> str:
-    """Return the rows of further activations in a regime, or the wrong rows beside them."""
+    """Return the rows of further activations in a regime, those of norms, or the wrong rows beside them."""
     from docs import energies
 
-    return energies.controls() if part == "controls" else energies.table(part)
+    others = {"controls": energies.controls, "features": energies.features}
+    return others[part]() if part in others else energies.table(part)
 
 
 #: File under `_generated` → what it holds.
@@ -391,6 +392,7 @@ FRAGMENTS: Mapping[str, Callable[[], str]] = {
     "energies-proportional.md": functools.partial(energies, "proportional"),
     "energies-memories-only.md": functools.partial(energies, "memories-only"),
     "energies-controls.md": functools.partial(energies, "controls"),
+    "energies-features.md": functools.partial(energies, "features"),
 }
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 
 import denseam as dam
+from denseam.model.lagrangians import Norm
 from tests import reference
 
 ACTIVATIONS = {
@@ -28,6 +29,8 @@ FURTHER = {
     "relative-entmax": (dam.relative_entmax(1.3), {"p": 1.3}),
     "normmax": (dam.normmax(2), {"p": 2}),
     "relative-normmax": (dam.relative_normmax(1.6), {"p": 1.6}),
+    "layer-norm": (dam.layer_norm(1.3, 0.2, 0.1), {"p": (1.3, 0.2, 0.1)}),
+    "spherical-norm": (dam.spherical_norm(0.7, -0.3, 0.05), {"p": (0.7, -0.3, 0.05)}),
 }
 
 
@@ -36,4 +39,9 @@ def plain(model: dam.DenseAM, name: str) -> reference.Model:
     arrays = {f: np.asarray(getattr(model, f)) for f in ("W", "b", "c")}
     scalars = {f: float(getattr(model, f)) for f in ("s1", "s2", "s_b", "s_c")}
     activation, own = (ACTIVATIONS | FURTHER)[name]
-    return reference.Model(**arrays, **scalars, activation=activation.name, centred=model.centred, **own)
+    features = model.features
+    if isinstance(features, Norm):
+        own = own | {"of_features": (features.gain, features.shift, features.epsilon)}
+    return reference.Model(
+        **arrays, **scalars, activation=activation.name, centred=model.centred, features=features.name, **own
+    )

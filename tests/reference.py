@@ -42,7 +42,21 @@ def largest(name: str, z: np.ndarray, p: float) -> np.ndarray:
     return np.argsort(z)[::-1][:k]
 
 
+#: The usual gain, shift and epsilon of a norm.
+NORM = (1.0, 0.0, 1e-5)
+
+
+def norm_parts(name: str, z: np.ndarray, p) -> tuple[np.ndarray, float, np.ndarray]:
+    """M, which takes the mean out of z (layer norm) or nothing, r = √(|Mz|²/n + ε), and u = Mz/r; p = (γ, δ, ε)."""
+    n = len(z)
+    M = np.eye(n) - np.ones((n, n)) / n if name == "layer-norm" else np.eye(n)
+    r = np.sqrt(np.sum((M @ z) ** 2) / n + p[2])
+    return M, r, M @ z / r
+
+
 def sigma(name: str, z: np.ndarray, p: int = 1, beta: float = 1.0) -> np.ndarray:
+    if name in ("layer-norm", "spherical-norm"):
+        return p[0] * norm_parts(name, z, p)[2] + p[1]
     if name == "sigmoid":
         return 1 / (1 + np.exp(-z))
     if name == "softplus":
@@ -78,6 +92,8 @@ def sigma(name: str, z: np.ndarray, p: int = 1, beta: float = 1.0) -> np.ndarray
 
 
 def Phi(name: str, z: np.ndarray, p: int = 1, beta: float = 1.0) -> float:
+    if name in ("layer-norm", "spherical-norm"):
+        return float(len(z) * p[0] * norm_parts(name, z, p)[1] + p[1] * np.sum(z))
     if name == "sigmoid":
         return float(np.sum(np.log(1 + np.exp(z))))
     if name == "softplus":
@@ -107,6 +123,9 @@ def Phi(name: str, z: np.ndarray, p: int = 1, beta: float = 1.0) -> float:
 
 
 def jacobian(name: str, z: np.ndarray, p: int = 1, beta: float = 1.0) -> np.ndarray:
+    if name in ("layer-norm", "spherical-norm"):  # ∂(Mz/r) = M/r − Mz (∂r)ᵀ/r² with ∂r = Mz/(n r)
+        M, r, u = norm_parts(name, z, p)
+        return p[0] * (M - np.outer(u, u) / len(z)) / r
     if name == "sigmoid":
         return np.diag(np.exp(-z) / (1 + np.exp(-z)) ** 2)
     if name == "softplus":
@@ -153,6 +172,14 @@ class Model:
     centred: bool = True
     s_b: float = 1.0
     s_c: float = 1.0
+    features: str = "tanh"
+    of_features: tuple[float, ...] = NORM
+
+    def g(self, x: np.ndarray) -> np.ndarray:
+        return sigma(self.features, x, self.of_features)
+
+    def G(self, x: np.ndarray) -> float:
+        return Phi(self.features, x, self.of_features)
 
     @property
     def C(self) -> np.ndarray:
@@ -160,7 +187,7 @@ class Model:
         return np.eye(K) - np.ones((K, K)) / K if self.centred else np.eye(K)
 
     def z(self, x: np.ndarray) -> np.ndarray:
-        return self.s1 * self.C @ self.W @ np.tanh(x) + self.C @ (self.s_b * self.b)
+        return self.s1 * self.C @ self.W @ self.g(x) + self.C @ (self.s_b * self.b)
 
     def f(self, x: np.ndarray) -> np.ndarray:
         s = sigma(self.activation, self.z(x), self.p, self.beta)
@@ -179,7 +206,7 @@ class Model:
             x, z = X[:, m], self.z(X[:, m])
             s = sigma(self.activation, z, self.p, self.beta)
             J = jacobian(self.activation, z, self.p, self.beta)
-            r, g = self.f(x) - Y[:, m], np.tanh(x)
+            r, g = self.f(x) - Y[:, m], self.g(x)
             dW += C @ (self.s2 * np.outer(s, r) + self.s1 * self.s2 * np.outer(J @ Wt @ r, g)) / B
             db += self.s_b * C @ (self.s2 * J @ Wt @ r) / B
             dc += self.s_c * r / B
@@ -188,25 +215,25 @@ class Model:
     def sensitivity(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """∂f/∂x, and ∂f/∂(W, b, c) with one column for each parameter, in this order."""
         (K, N), C, z = self.W.shape, self.C, self.z(x)
-        Wt, g = C @ self.W, np.tanh(x)
+        Wt, g = C @ self.W, self.g(x)
         s = sigma(self.activation, z, self.p, self.beta)
         J = jacobian(self.activation, z, self.p, self.beta)
         inner = self.s2 * Wt.T @ J  # ∂f/∂z
         of_W = np.einsum("ib,a->iab", np.eye(N), self.s2 * C @ s) + self.s1 * np.einsum(
             "ia,b->iab", inner @ C, g
         )
-        of_x = self.s1 * inner @ Wt * (1 - g**2)
+        of_x = self.s1 * inner @ Wt @ jacobian(self.features, x, self.of_features)
         return of_x, np.hstack([of_W.reshape(N, K * N), inner @ C * self.s_b, self.s_c * np.eye(N)])
 
     def effective_energy(self, x: np.ndarray) -> float:
-        G = np.sum(np.log(np.cosh(x)))
-        linear = np.tanh(x) @ (x - self.s_c * self.c)
-        return float(-Phi(self.activation, self.z(x), self.p, self.beta) / self.s1 + (linear - G) / self.s2)
+        linear = self.g(x) @ (x - self.s_c * self.c)
+        hidden = Phi(self.activation, self.z(x), self.p, self.beta)
+        return float(-hidden / self.s1 + (linear - self.G(x)) / self.s2)
 
     def energy(self, x: np.ndarray, h: np.ndarray) -> float:
-        s, g = sigma(self.activation, h, self.p, self.beta), np.tanh(x)
+        s, g = sigma(self.activation, h, self.p, self.beta), self.g(x)
         L_h = Phi(self.activation, h, self.p, self.beta) / self.s1
-        L_x = np.sum(np.log(np.cosh(x))) / self.s2
+        L_x = self.G(x) / self.s2
         b, c = self.C @ (self.s_b * self.b), self.s_c * self.c
         return float((h - b) @ s / self.s1 - L_h + (x - c) @ g / self.s2 - L_x - s @ self.C @ self.W @ g)
 

@@ -23,6 +23,7 @@ from .model.lagrangians import entmax as entmax
 from .model.lagrangians import exp as exp
 from .model.lagrangians import ghostmax as ghostmax
 from .model.lagrangians import identity as identity
+from .model.lagrangians import layer_norm as layer_norm
 from .model.lagrangians import normmax as normmax
 from .model.lagrangians import polynomial as polynomial
 from .model.lagrangians import register as register
@@ -32,6 +33,7 @@ from .model.lagrangians import relu as relu
 from .model.lagrangians import sigmoid as sigmoid
 from .model.lagrangians import softmax as softmax
 from .model.lagrangians import softplus as softplus
+from .model.lagrangians import spherical_norm as spherical_norm
 from .model.lagrangians import tanh as tanh
 from .model.lagrangians import topk as topk
 from .model.lagrangians import topshare as topshare

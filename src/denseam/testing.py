@@ -6,8 +6,9 @@ In your test file::
     def test_contract(check):
         check()
 
-All checks run in float64, which they enable only for themselves, and raise `AssertionError`. The numbers of a
-check are one compiled program, which takes less time than operations one by one.
+`lagrangian_checks` are for the hidden neurons, `feature_checks` for the features. All checks run in float64,
+which they enable only for themselves, and raise `AssertionError`. The numbers of a check are one compiled
+program, which takes less time than operations one by one.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from denseam.model.dense_am import DenseAM, for_each
-from denseam.model.lagrangians import Elementwise, Lagrangian
+from denseam.model.lagrangians import Elementwise, Lagrangian, ReLU, Softmax
 from denseam.model.steps import Steps
 from denseam.training.columns import batch_of
 from denseam.training.gradient import gradient, gradient_of_columns, loss
@@ -31,7 +32,20 @@ _K, _N, _B = 7, 5, 4
 
 
 def lagrangian_checks(lagrangian: Lagrangian) -> list[Callable[[], None]]:
-    """Return the contracts as functions without arguments, for `pytest.mark.parametrize`."""
+    """Return the contracts of hidden neurons: functions without arguments, for `pytest.mark.parametrize`."""
+    models = [functools.partial(check, lagrangian, c) for check in _of_models() for c in (True, False)]
+    return [_in_float64(check) for check in (*_of_functions(lagrangian), *models)]
+
+
+def feature_checks(lagrangian: Lagrangian) -> list[Callable[[], None]]:
+    """Return the contracts of features, as `lagrangian_checks`; their hidden neurons are ReLU or softmax."""
+    hidden = ((ReLU(), True), (Softmax(), False))
+    models = [functools.partial(check, *of, features=lagrangian) for check in _of_models() for of in hidden]
+    return [_in_float64(check) for check in (*_of_functions(lagrangian), *models)]
+
+
+def _of_functions(lagrangian: Lagrangian) -> list[functools.partial[None]]:
+    """Return the contracts of Φ, σ and J."""
     checks: list[Callable[..., None]] = [
         activation_is_the_gradient_of_the_value,
         jacobian_product_is_the_derivative_of_the_activation,
@@ -39,18 +53,22 @@ def lagrangian_checks(lagrangian: Lagrangian) -> list[Callable[[], None]]:
         value_is_convex,
         leading_axes_are_samples,
     ]
-    models: list[Callable[..., None]] = [
+    if isinstance(lagrangian, Elementwise):
+        checks.append(potential_acts_on_each_neuron)
+    else:
+        checks.append(conjugate_is_the_value_subtracted)
+    return [functools.partial(check, lagrangian) for check in checks]
+
+
+def _of_models() -> list[Callable[..., None]]:
+    """Return the contracts of models that have a Lagrangian."""
+    return [
         written_gradient_is_the_derivative_of_the_loss,
         written_gradient_is_the_derivative_through_steps,
         energy_gradient_is_the_step,
         update_never_raises_the_energy,
         effective_energy_is_the_minimum_over_hidden_states,
     ]
-    if isinstance(lagrangian, Elementwise):
-        checks.append(potential_acts_on_each_neuron)
-    bound = [functools.partial(check, lagrangian) for check in checks]
-    bound += [functools.partial(check, lagrangian, centred) for check in models for centred in (True, False)]
-    return [_in_float64(check) for check in bound]
 
 
 def _in_float64(check: functools.partial[None]) -> Callable[[], None]:
@@ -73,7 +91,14 @@ def random_model(lagrangian: Lagrangian, centred: bool, seed: int = 0, **kwargs:
     rng = np.random.default_rng(seed + 1)
     s1, s2, s_b, s_c = 10 ** rng.uniform(-1, 0.5, 4)
     options = {"s1": s1, "s2": s2, "s_b": s_b, "s_c": s_c, "counts": 1 + jnp.abs(counts)} | kwargs
+    if not _single(kwargs.get("features")):
+        options["counts"] = None
     return DenseAM(W, b, c, activation=lagrangian, centred=centred, **options)
+
+
+def _single(features: object) -> bool:
+    """Return whether features are functions of one neuron each; None are tanh."""
+    return features is None or isinstance(features, Elementwise)
 
 
 def _close(actual: object, expected: object, tolerance: float, what: str) -> None:
@@ -166,7 +191,20 @@ def potential_acts_on_each_neuron(lagrangian: Elementwise) -> None:
     _close(potential, each, 1e-12, "φ neuron by neuron")
 
 
-def written_gradient_is_the_derivative_of_the_loss(lagrangian: Lagrangian, centred: bool) -> None:
+def conjugate_is_the_value_subtracted(lagrangian: Lagrangian) -> None:
+    """The conjugate is σ(h)·h − Φ(h), in whatever form it is written."""
+
+    @jax.jit
+    def sides(h: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return lagrangian.conjugate(h), jnp.sum(lagrangian.activation(h) * h, axis=-1) - lagrangian.value(h)
+
+    written, expected = sides(*_draws((_B, _K)))
+    _close(written, expected, 1e-12, "Φ* at σ(h)")
+
+
+def written_gradient_is_the_derivative_of_the_loss(
+    lagrangian: Lagrangian, centred: bool, features: Lagrangian | None = None
+) -> None:
     """The hand-written ∇L equals autodiff of L to 1e-10, on a batch, with biases and multipliers."""
 
     @eqx.filter_jit
@@ -175,15 +213,19 @@ def written_gradient_is_the_derivative_of_the_loss(lagrangian: Lagrangian, centr
         return gradient(model, X, Y), by_autodiff
 
     (L, written), (expected_L, expected) = sides(
-        random_model(lagrangian, centred), *_draws((_B, _N), (_B, _N), seed=5)
+        random_model(lagrangian, centred, features=features), *_draws((_B, _N), (_B, _N), seed=5)
     )
     _close(L, expected_L, 1e-12, "L")
     for name in written._fields:
         _close(getattr(written, name), getattr(expected, name), 1e-10, f"∇_{name} L")
 
 
-def written_gradient_is_the_derivative_through_steps(lagrangian: Lagrangian, centred: bool) -> None:
+def written_gradient_is_the_derivative_through_steps(
+    lagrangian: Lagrangian, centred: bool, features: Lagrangian | None = None
+) -> None:
     """The adjoint through 1, 2 and 7 steps of recall equals autodiff to 1e-10, also with known features.
+
+    Only features that are functions of one neuron each can be known.
 
     Pre-activations may be kept or computed again, and the products of the gradient joined or not.
     """
@@ -197,8 +239,9 @@ def written_gradient_is_the_derivative_through_steps(lagrangian: Lagrangian, cen
 
     X, Y, hidden = _draws((_B, _N), (_B, _N), (_B, _N), seed=5)
     # Small multipliers, since a state that grows from step to step loses digits.
-    options: Any = {"s1": 0.3, "s2": 0.3}
-    for T, early, known in ((1, None, hidden > 0), (2, 0.7, None), (7, None, None), (7, 0.7, hidden > 0)):
+    options: Any = {"s1": 0.3, "s2": 0.3, "features": features}
+    some = hidden > 0 if _single(features) else None
+    for T, early, known in ((1, None, some), (2, 0.7, None), (7, None, None), (7, 0.7, some)):
         model = random_model(lagrangian, centred, steps=Steps(T, 0.9 / T, early), **options)
         written, (expected_L, expected) = sides(model, X, Y, known)
         for L, way in written:
@@ -207,21 +250,28 @@ def written_gradient_is_the_derivative_through_steps(lagrangian: Lagrangian, cen
                 _close(getattr(way, name), getattr(expected, name), 1e-10, f"∇_{name} L through {T} steps")
 
 
-def energy_gradient_is_the_step(lagrangian: Lagrangian, centred: bool) -> None:
-    """∂E_eff/∂x = n g′ (x − f(x))/s2, so that fixed points of f are those of the energy."""
+def energy_gradient_is_the_step(
+    lagrangian: Lagrangian, centred: bool, features: Lagrangian | None = None
+) -> None:
+    """∂E_eff/∂x = g′ [n ⊙ (x − f(x))]/s2, so that fixed points of f are those of the energy."""
 
     @eqx.filter_jit
     def sides(model: DenseAM, x: jax.Array) -> tuple[jax.Array, jax.Array]:
         counts = 1 if model.counts is None else model.counts
-        step = counts * model.features.derivative(x) * (x - model.update(x)) / model.s2
+        step = model.features.jacobian_product(x, counts * (x - model.update(x))) / model.s2
         return jax.grad(model.energy)(x), step
 
-    slope, step = sides(random_model(lagrangian, centred), *_draws((_N,), seed=6))
+    slope, step = sides(random_model(lagrangian, centred, features=features), *_draws((_N,), seed=6))
     _close(slope, step, 1e-10, "∂E_eff/∂x")
 
 
-def update_never_raises_the_energy(lagrangian: Lagrangian, centred: bool) -> None:
-    """E_eff(f(x)) ≤ E_eff(x) for plain, damped and clamped steps, over random models and states."""
+def update_never_raises_the_energy(
+    lagrangian: Lagrangian, centred: bool, features: Lagrangian | None = None
+) -> None:
+    """E_eff(f(x)) ≤ E_eff(x) for plain, damped and clamped steps, over random models and states.
+
+    Only features that are functions of one neuron each can be clamped.
+    """
 
     @eqx.filter_jit
     def largest_rise(model: DenseAM, x: jax.Array, damping: jax.Array, mask: jax.Array) -> jax.Array:
@@ -229,9 +279,10 @@ def update_never_raises_the_energy(lagrangian: Lagrangian, centred: bool) -> Non
         return jnp.max((model.energy(moved) - model.energy(x)) / energy_size(model, x))
 
     for seed in range(20):
-        model = random_model(lagrangian, centred, seed)
+        model = random_model(lagrangian, centred, seed, features=features)
+        some = (np.arange(_N) % 2 == 0) & _single(features)
         (x,) = _draws((50, _N), seed=seed + 100, scale=2.0)
-        for damping, mask in ((1.0, np.zeros(_N, bool)), (0.3, np.arange(_N) % 2 == 0)):
+        for damping, mask in ((1.0, np.zeros(_N, bool)), (0.3, some)):
             rise = float(largest_rise(model, x, jnp.asarray(damping), jnp.asarray(mask)))
             assert rise <= 1e-12, f"the energy rose by {rise:.1e} of its terms (seed {seed}, {damping=})"
 
@@ -241,16 +292,21 @@ def energy_size(model: DenseAM, x: jax.Array) -> jax.Array:
     g = model.features.activation(x)
     counts = 1 if model.counts is None else for_each(model.counts, x)
     offset = for_each(model.s_c * model.c, x)
-    terms = counts * (jnp.abs(g * (x - offset)) + jnp.abs(model.features.potential(x)))
-    h = model.hidden(x)
-    if isinstance(model.activation, Elementwise):
-        hidden = jnp.sum(jnp.abs(model.activation.potential(h)), axis=-1)
-    else:
-        hidden = jnp.abs(model.activation.value(h))
-    return jnp.sum(terms, axis=-1) / model.s2 + hidden / model.s1
+    linear = jnp.sum(counts * jnp.abs(g * (x - offset)), axis=-1)
+    features = linear + _value_size(model.features, x, counts)
+    return features / model.s2 + _value_size(model.activation, model.hidden(x)) / model.s1
 
 
-def effective_energy_is_the_minimum_over_hidden_states(lagrangian: Lagrangian, centred: bool) -> None:
+def _value_size(lagrangian: Lagrangian, h: jax.Array, counts: Any = 1) -> jax.Array:
+    """Return |Φ(h)|, or the sum of the absolute terms of a sum over neurons."""
+    if isinstance(lagrangian, Elementwise):
+        return jnp.sum(counts * jnp.abs(lagrangian.potential(h)), axis=-1)
+    return jnp.abs(lagrangian.value(h))
+
+
+def effective_energy_is_the_minimum_over_hidden_states(
+    lagrangian: Lagrangian, centred: bool, features: Lagrangian | None = None
+) -> None:
     """E(x, h) ≥ E_eff(x), with equality where the hidden neurons are at rest."""
 
     @eqx.filter_jit
@@ -258,7 +314,7 @@ def effective_energy_is_the_minimum_over_hidden_states(lagrangian: Lagrangian, c
         gap = model.energy(x, model.hidden(x) + shift) - model.energy(x)
         return gap / energy_size(model, x)
 
-    model = random_model(lagrangian, centred)
+    model = random_model(lagrangian, centred, features=features)
     x, shift = _draws((200, _N), (200, _K), seed=7)
     _close(gaps(model, x, 0 * shift), 0.0, 1e-12, "E(x, h) at rest against E_eff(x)")
     for far in (0.01, 1.0, 10.0):

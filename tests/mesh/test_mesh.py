@@ -70,6 +70,17 @@ def test_a_mesh_trains_the_same_model(activation, optimizer, tmp_path):
         np.testing.assert_array_equal(np.asarray(saved.model.W), np.asarray(shared.memory.model.W))
 
 
+@pytest.mark.parametrize("steps", [1, 3])
+def test_features_that_are_norms_need_no_sum_over_devices(steps, tmp_path):
+    """Every device has all features of its samples; a step through them has the Jacobian of the norm."""
+    changes = {"feature_activation": "layer-norm", "steps": steps}
+    alone = train_target(recipe("relu", "adam", **changes), tmp_path / "alone")
+    for mesh in MESHES:
+        shared = train_target(recipe("relu", "adam", **changes), tmp_path / mesh, mesh=mesh)
+        assert apart(alone, shared) < 1e-5, mesh
+    assert shared.memory.model.features.name == "layer-norm"
+
+
 @pytest.mark.parametrize("activation", JUMPING)
 def test_the_same_memories_answer_on_a_mesh(activation):
     lagrangian = registered()[activation]()

@@ -861,3 +861,36 @@ def test_the_gradient_through_steps_is_that_of_jax(masked, tmp_path):
     other.load_state_dict(mine.state_dict())
     assert other.steps == mine.steps
     close(mine.recall(torch.tensor(X), tolerance=0.0).state, model.recall(X, tolerance=0.0).state, 1e-12)
+
+
+@pytest.mark.parametrize(
+    "features", [dam.layer_norm(1.3, 0.2, 0.1), dam.spherical_norm(0.7), dam.softmax(2.0)]
+)
+def test_features_that_depend_on_each_other_are_those_of_jax(features, tmp_path):
+    scales = dam.prescription("relu", "adam").at(dataclasses.replace(SHAPE, T=3), eta0=0.02)
+    ours = dam.DenseAM.create(scales, dam.relu(), seed=1, features=features, dtype=np.float64)
+    theirs = dt.to_torch(ours)
+    X, Y = samples(7, np.float64)
+    x = torch.from_numpy(X)
+    close(theirs(x), ours.update(X), 1e-10)
+    close(theirs.energy(x), ours.energy(X), 1e-10)
+    R = theirs.through(x) - torch.from_numpy(Y)
+    ((R * R).sum() / (2 * len(X))).backward()
+    for p, g in zip(
+        (theirs.W, theirs.b, theirs.c), gradient(ours, *map(jnp.asarray, (X, Y)))[1], strict=True
+    ):
+        close(p.grad, g, 1e-9)
+    close(theirs.recall(x, 5).energies, ours.recall(X, 5).energies, 1e-10)
+    theirs.save(tmp_path / "model.safetensors")
+    assert dam.DenseAM.load(tmp_path / "model.safetensors").features == features
+    assert dt.from_torch(theirs).features == features
+    assert dt.DenseAM.load(tmp_path / "model.safetensors").features == theirs.features
+    for argument, call in {
+        "clamp": lambda: theirs.recall(x, clamp=torch.ones(SHAPE.N, dtype=torch.bool)),
+        "known": lambda: theirs.through(x, torch.ones(SHAPE.N, dtype=torch.bool)),
+        "counts": lambda: dt.DenseAM(
+            theirs.W, theirs.b, theirs.c, 1.0, 1.0, dt.relu(), features=theirs.features, counts=theirs.c
+        ),
+    }.items():
+        with pytest.raises(InputError, match=f"{argument} needs features that are functions of one neuron"):
+            call()

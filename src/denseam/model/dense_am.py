@@ -99,7 +99,8 @@ class DenseAM(eqx.Module):
     activation
         The Lagrangian of the hidden neurons.
     features
-        The Lagrangian of the feature neurons; tanh by default, which keeps the energy bounded.
+        The Lagrangian of the feature neurons; tanh by default, which keeps the energy bounded. One that is
+        no sum over neurons (`layer_norm`, `spherical_norm`) takes no `counts`, and no feature can be clamped.
     centred
         Whether C is applied; by default for every activation except identity.
     s_b, s_c
@@ -121,7 +122,7 @@ class DenseAM(eqx.Module):
     s_c: Float[Array, ""]
     counts: Float[Array, " N"] | None
     activation: Lagrangian
-    features: Elementwise
+    features: Lagrangian
     centred: bool = eqx.field(static=True)
     scales: Scales | None = eqx.field(static=True)
     steps: Steps | None
@@ -135,7 +136,7 @@ class DenseAM(eqx.Module):
         s2: ArrayLike,
         activation: Lagrangian,
         *,
-        features: Elementwise | None = None,
+        features: Lagrangian | None = None,
         centred: bool | None = None,
         s_b: ArrayLike = 1.0,
         s_c: ArrayLike = 1.0,
@@ -154,6 +155,8 @@ class DenseAM(eqx.Module):
             k: None if v is None and k == "counts" else _array(k, v, W.dtype) for k, v in arrays.items()
         }
         shared.check_shapes(W, cast)
+        if counts is not None and features is not None:
+            shared.check_single("counts", features, Elementwise)
         self.W = W
         self.b, self.c, self.counts = cast["b"], cast["c"], cast["counts"]
         self.s1, self.s2, self.s_b, self.s_c = (cast[name] for name in MULTIPLIERS)
@@ -170,7 +173,7 @@ class DenseAM(eqx.Module):
         activation: Lagrangian | None = None,
         *,
         seed: int = 0,
-        features: Elementwise | None = None,
+        features: Lagrangian | None = None,
         centred: bool | None = None,
         bias_init: BiasInit = "zero",
         dtype: Any = jnp.float32,
@@ -334,9 +337,12 @@ class DenseAM(eqx.Module):
 
         ``E_eff(x) = −Φ(s1 W̃ g + b̃)/s1 + Σ_i n_i [g_i (x_i − c_i) − G(x_i)] / s2``
 
+        (if G is no sum over features, with G(x) in the place of Σ_i G(x_i), and n = 1)
+
         ``E(x, h) = [(h − b̃)·σ − Φ(h)]/s1 + Σ_i n_i [g_i (x_i − c_i) − G(x_i)]/s2 − σᵀ W̃ (n ⊙ g)``
 
-        E_eff(x) is the minimum of E(x, h) over h. Its gradient is ``n g′ (x − f(x))/s2``, and
+        E_eff(x) is the minimum of E(x, h) over h. Its gradient is ``n g′ (x − f(x))/s2`` (with the
+        Jacobian of g in the place of g′, if G is no sum), and
         iterating `update` never raises it: as a function of g it is a convex function minus a convex
         one, and f is the convex-concave step. (The paper's two-layer energy omits the last term,
         which its own time derivative contains.)
@@ -355,8 +361,10 @@ class DenseAM(eqx.Module):
         return self._feature_energy(x) - self.activation.value(h) / self.s1
 
     def _feature_energy(self, x: Array) -> Array:
-        g = self.features.activation(x)
-        e = g * (x - for_each(self.s_c * self.c, x)) - self.features.potential(x)
+        g, c = self.features.activation(x), for_each(self.s_c * self.c, x)
+        if not isinstance(self.features, Elementwise):
+            return (self.features.conjugate(x) - jnp.sum(g * c, axis=-1)) / self.s2
+        e = g * (x - c) - self.features.potential(x)
         return jnp.sum(e if self.counts is None else for_each(self.counts, e) * e, axis=-1) / self.s2
 
     # --- recall in discrete time -----------------------------------------------------------------
@@ -385,8 +393,11 @@ class DenseAM(eqx.Module):
             In (0, 1]; 1 is the plain iteration. The energy never rises for any value. By default the size of
             the training's steps.
         clamp
-            True where a feature is known and must keep its value.
+            True where a feature is known and must keep its value; only if G is a sum over features. Otherwise
+            the g of a clamped feature moves with the others, and a step can raise the energy.
         """
+        if clamp is not None:
+            shared.check_single("clamp", self.features, Elementwise)
         state = self._samples("x", x)
         mask = jnp.zeros(state.shape[-1:], bool) if clamp is None else _array("clamp", clamp)
         steps, damping = shared.steps_of_recall(self.steps, steps, damping)
@@ -405,6 +416,7 @@ class DenseAM(eqx.Module):
         known: in the energy, the others would count with whatever value they start from.
         """
         refuse(typed(Softmax, "softmax, as in a memory that stores patterns", activation=self.activation))
+        shared.check_single("known", self.features, Elementwise)
         state, mask = self._samples("x", x), _array("known", known)
         shared.check_recall(state, mask, 1, 0.0, 1.0, "known")
         mask = jnp.broadcast_to(mask, state.shape)
@@ -422,6 +434,8 @@ class DenseAM(eqx.Module):
         `known` features keep their value. Its derivatives can be taken, unlike those of `recall`. `burn_in`
         is a number of steps before these, without derivatives.
         """
+        if known is not None:
+            shared.check_single("known", self.features, Elementwise)
         state = self._samples("x", x)
         refuse(whole(0, burn_in=burn_in))
         T, d = (1, 1.0) if self.steps is None else (self.steps.T, self.steps.size)
@@ -496,6 +510,7 @@ class DenseAM(eqx.Module):
         blocks
             The block number of each feature, 0 … M−1; see `denseam.data.plaquettes`.
         """
+        shared.check_single("coarse_grain", self.features, Elementwise)
         labels = np.asarray(blocks)
         if labels.shape != (self.N,) or not np.issubdtype(labels.dtype, np.integer):
             raise InputError(
@@ -566,9 +581,6 @@ class DenseAM(eqx.Module):
     ) -> DenseAM:
         """Read what `to_document` returned; tensors of the data (named `data.…`) are ignored."""
         with shared.own_tensors(tensors, document, path) as own:
-            features = lagrangians.from_json(document["features"])
-            if not isinstance(features, Elementwise):
-                raise InputError(f"features must act on each neuron by itself, got {features.name!r}")
             if (
                 any(t.dtype == np.float64 for t in own.values())
                 and jax.dtypes.canonicalize_dtype(np.float64) != np.float64
@@ -577,7 +589,7 @@ class DenseAM(eqx.Module):
             return cls(
                 **own,
                 activation=lagrangians.from_json(document["activation"]),
-                features=features,
+                features=lagrangians.from_json(document["features"]),
                 centred=document["centred"],
                 scales=shared.scales_of(document),
                 steps=Steps.from_json(document.get("steps")),
@@ -600,7 +612,7 @@ class DenseAM(eqx.Module):
 def _check_parts(activation: Any, features: Any, centred: Any) -> None:
     problems = [*typed(Lagrangian, "a Lagrangian, such as relu()", activation=activation)]
     if features is not None:
-        problems += typed(Elementwise, "a Lagrangian of single neurons, such as tanh()", features=features)
+        problems += typed(Lagrangian, "a Lagrangian, such as tanh()", features=features)
     if centred is not None:
         problems += typed((bool, np.bool_), "true or false", centred=centred)
     refuse(problems)
@@ -636,6 +648,7 @@ def _parameters(model: Any) -> tuple[Any, Any, Any]:
 @eqx.filter_jit
 def _complete(model: DenseAM, x: Array, known: Array) -> Array:
     # The part of G(ξ_μ), which is in b, that unknown features have.
+    assert isinstance(model.features, Elementwise)
     of_unknown = (~known).astype(model.W.dtype) @ model.features.potential(model.W).T
     z = model.s1 * (jnp.where(known, model.drive(x), 0) @ model.W.T + of_unknown)
     h = z + for_each(model.s_b * model.b, z)

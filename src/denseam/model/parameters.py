@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from denseam.errors import InputError, refuse, whole
+from denseam.errors import InputError, above_zero, refuse, whole
 
 #: B_2n/(2n+1)! for n = 1 … 7; the next term is below 1e-17 of the sum for u ≤ log 2.
 BERNOULLI = (
@@ -43,6 +43,14 @@ def share_of(share: float) -> float:
     if isinstance(share, bool) or not (isinstance(share, int | float) and 0 < share <= 1):
         raise InputError(f"share must be above 0 and at most 1, got {share!r}")
     return float(share)
+
+
+def check_norm(gain: float, shift: float, epsilon: float) -> None:
+    """Refuse parameters with which a norm is not convex and smooth."""
+    problems = [*above_zero(gain=gain, epsilon=epsilon)]
+    if isinstance(shift, bool) or not (isinstance(shift, int | float) and math.isfinite(shift)):
+        problems.append(f"shift must be finite, got {shift!r}")
+    refuse(problems)
 
 
 def slopes(coefficients: Sequence[float]) -> tuple[float, ...]:

@@ -68,6 +68,15 @@ def check_start(scales: Scales, activation: Any, features: Any, bias_init: str) 
         )
 
 
+def check_single(argument: str, features: Any, single: type) -> None:
+    """Refuse an argument that needs a G that is a sum over features, of the class `single`."""
+    if not isinstance(features, single):
+        raise InputError(
+            f"{argument} needs features that are functions of one neuron each, such as tanh: with "
+            f"{features.name} the g of a feature depends on all others"
+        )
+
+
 def recall_problems(steps: int, damping: float, tolerance: float) -> Iterator[str]:
     """Yield a problem for each number with which `DenseAM.recall` makes no sense."""
     yield from whole(steps=steps)

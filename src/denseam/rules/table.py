@@ -41,6 +41,8 @@ FAMILIES: Mapping[str, str] = {
     "topshare": "softmax",
     "relative-entmax": "entmax",
     "relative-normmax": "entmax",
+    "layer-norm": "elementwise",
+    "spherical-norm": "elementwise",
 }
 
 #: Families whose activations sum to one, and those of them whose activations are of order 1/K.

@@ -231,6 +231,11 @@ class Description:
         Part.TRAINING, Kind.OBJECT,
         f"How the learning rate changes along the training: {', '.join(SCHEDULES)}.", "constant", key=_NEVER,
     )  # fmt: skip
+    feature_activation: Any = parameter(  # noqa: RUF009
+        Part.MODEL, Kind.OBJECT,
+        "Activation g of the features: tanh, identity, layer-norm, spherical-norm; as in 'tanh(2)'.", "tanh",
+        key=_NEVER,
+    )  # fmt: skip
 
 
 #: The name of the regime in a document; a study holds the regime itself.

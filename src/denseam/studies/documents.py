@@ -43,15 +43,18 @@ def from_document(document: Mapping[str, Any], defaults: Mapping[str, Regime] | 
     values = flat(document)
     missing = [f"{key} is needed" for key in _REQUIRED if key not in values]
     refuse([*missing, *problems_of(values)])
-    regime, preparation, activation, rule = together(
+    regime, preparation, activation, features, rule = together(
         lambda: _regime(values, defaults),
         lambda: preparation_from(values),
-        lambda: _activation(values),
+        lambda: _activation(values["activation"]),
+        lambda: _activation(values.get("feature_activation")),
         lambda: _parameterization(values),
     )
     own = parameters(Description)
     fields = {key: value for key, value in values.items() if key in own}
     fields |= {"regime": regime, "preparation": preparation, "activation": activation}
+    if features is not None:
+        fields["feature_activation"] = features
     if rule is not None:
         fields["parameterization"] = rule
     axes = {a: values[p.document] for a, p in AXES.items() if p.document in values}
@@ -63,7 +66,10 @@ def problems_of(values: Mapping[str, Any]) -> list[str]:
     problems = entry_problems(values)
     if "activation" in values:
         with collecting(problems):
-            lagrangian_of(_activation(values), values.get("power"))
+            lagrangian_of(_activation(values["activation"]), values.get("power"))
+    if "feature_activation" in values:
+        with collecting(problems):
+            lagrangian_of(_activation(values["feature_activation"]), None, "feature_activation")
     return problems
 
 
@@ -131,8 +137,8 @@ def preparation_from(values: Mapping[str, Any]) -> Preparation:
     return Preparation(**{key: values[key] for key in parameters(Preparation) if key in values})
 
 
-def _activation(values: Mapping[str, Any]) -> str | Lagrangian:
-    activation: Any = values["activation"]
+def _activation(activation: Any) -> Any:
+    """Return an activation of a document: its text, or the Lagrangian that a table describes."""
     return lagrangians.from_json(dict(activation)) if isinstance(activation, Mapping) else activation
 
 
@@ -157,6 +163,8 @@ def to_document(study: Study) -> dict[str, Any]:
     document["seeds"] = len(seeds) if seeds == list(range(len(seeds))) else seeds
     if "schedule" in document:
         document["schedule"] = study.learning_schedule.name
+    if isinstance(study.feature_activation, Lagrangian):
+        document["feature_activation"] = lagrangians.to_json(study.feature_activation)
     if isinstance(study.parameterization, Parameterization):
         document["parameterization"] = study.parameterization.to_json()
     defaults = {

@@ -235,8 +235,14 @@ def _settings(study: Study) -> Row:
         "regime": study.regime.name,
         "parameterization": study.rule().name,
         "schedule": study.learning_schedule.name,
+        "feature_activation": _feature_name(study.feature_activation),
         "data": study.source().describe(),
     }
+
+
+def _feature_name(features: Any) -> str:
+    """Return the activation of the features as text; somebody's own by its name."""
+    return features if isinstance(features, str) else str(features.name)
 
 
 def size_name(row: Row) -> str:

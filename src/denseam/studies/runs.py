@@ -27,12 +27,14 @@ def build(study: Study, spec: RunSpec, start: Parameters | None, dtype: Any) -> 
     """
     scales = scales_of(study, spec)
     # Its numbers become arrays, so that runs with different values share a program.
-    activation = jax.tree.map(lambda v: jnp.asarray(v, dtype), activation_of(study, spec))
+    parts = activation_of(study, spec), study.features
+    activation, features = jax.tree.map(lambda v: jnp.asarray(v, dtype), parts)
     if start is None:
         model = DenseAM.create(
             scales,
             activation,
             seed=spec.seed,
+            features=features,
             centred=study.centred,
             bias_init=study.bias_init,  # type: ignore[arg-type]  # checked by the study
             dtype=dtype,
@@ -40,8 +42,9 @@ def build(study: Study, spec: RunSpec, start: Parameters | None, dtype: Any) -> 
         model = dataclasses.replace(model, scales=None, steps=None)
     else:
         model = DenseAM(
-            *start, scales.s1, scales.s2, activation, centred=study.centred, s_b=scales.s_b, s_c=scales.s_c
-        )
+            *start, scales.s1, scales.s2, activation,
+            features=features, centred=study.centred, s_b=scales.s_b, s_c=scales.s_c,
+        )  # fmt: skip
     model = dataclasses.replace(model, steps=steps_of(study, spec, scales, dtype))
     optimizer = optimizer_of(study, spec, scales)
     return model, jax.tree.map(lambda v: jnp.asarray(v, dtype), optimizer)

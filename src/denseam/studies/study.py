@@ -20,7 +20,8 @@ from denseam.data.sources import GAUSSIANS, Source, source
 from denseam.display import Shown
 from denseam.errors import COUNTS_BELOW, InputError, collecting, listed, refuse, shown, together
 from denseam.model import lagrangians
-from denseam.model.lagrangians import Identity, Lagrangian, Softmax, Tanh
+from denseam.model.lagrangians import Elementwise, Identity, Lagrangian, Softmax, Tanh
+from denseam.model.shared import check_single
 from denseam.rules import Parameterization, Shape, cost, parameterization
 from denseam.rules.activations import read_activation
 from denseam.rules.fields import InKey, Parameter, is_given, parameters, read_fields
@@ -132,6 +133,8 @@ class Study(Description, Shown):
     schedule
         'constant', 'cosine', 'linear', 'wsd', or a `Schedule` of your own, from `register_schedule`. The axes
         `warmup` and `cooldown` are shares of the training.
+    feature_activation
+        g, what the memories see of the features: a name or a Lagrangian. Its entries must be of order one.
     """
 
     def __post_init__(self) -> None:
@@ -146,6 +149,9 @@ class Study(Description, Shown):
         if is_given(self.activation):
             with collecting(problems):
                 lagrangian = lagrangian_of(self.activation, self.power)
+        features: Lagrangian | None = None
+        with collecting(problems):
+            features = lagrangian_of(self.feature_activation, None, "feature_activation")
         if not isinstance(self.regime, Regime):
             problems.append(f"regime must be one of {_REGIMES}, got {self.regime!r}")
         elif "scales" in values:
@@ -158,8 +164,11 @@ class Study(Description, Shown):
         problems += self._belonging_problems(lagrangian, schedule)
         refuse(dict.fromkeys(problems))
         assert lagrangian is not None
+        assert features is not None
         # The Lagrangian holds its power.
         self._set({"activation": lagrangian, "power": None})
+        text = lagrangians.to_text(features)
+        self._set({"feature_activation": features if text is None else str(text)})
         if "E" in self.regime.grows:  # every run has its own
             self._set({"epochs": parameters(Description)["epochs"].default})
         if "T" in self.regime.grows:
@@ -249,6 +258,8 @@ class Study(Description, Shown):
         if self.uses("early") and shortest < 2:
             problems.append("early needs at least 2 steps of recall")
         if self.hide:
+            with collecting(problems):
+                check_single("hide", self.features, Elementwise)
             if (kind := self.source().mixing) is not None:
                 problems.append(
                     f"hide: data {self.data} is seen in {kind} projections, in which no single feature can "
@@ -320,6 +331,8 @@ class Study(Description, Shown):
             parts.append(f"{self.steps}-steps")
         if self.nesterov is not None:
             parts.append("nesterov" if self.nesterov else "heavy-ball")
+        if not self._usual_features:
+            parts.append(f"{_plain_name(self.features)}-features")
         if self.learning_schedule.name != "constant":
             parts.append(self.learning_schedule.name)
         if self.rule().name != "prescription":
@@ -330,10 +343,7 @@ class Study(Description, Shown):
 
     def _activation_name(self) -> str:
         """Return the name of the activation, with parameters that are not the usual ones but for β."""
-        text = lagrangians.to_text(self.lagrangian)
-        if text is None or isinstance(self.lagrangian, Softmax):
-            return self.lagrangian.name
-        return text.name + "-".join(f"{p:g}" for p in text.parameters)
+        return self.lagrangian.name if isinstance(self.lagrangian, Softmax) else _plain_name(self.lagrangian)
 
     # --- its parts ---------------------------------------------------------------------------------
 
@@ -342,6 +352,15 @@ class Study(Description, Shown):
         """The activation as an object."""
         assert isinstance(self.activation, Lagrangian)
         return self.activation
+
+    @property
+    def features(self) -> Lagrangian:
+        """The Lagrangian of the features."""
+        return lagrangian_of(self.feature_activation, None, "feature_activation")
+
+    @property
+    def _usual_features(self) -> bool:
+        return bool(self.feature_activation == parameters(Description)["feature_activation"].default)
 
     def rule(self) -> Parameterization:
         """Return the parameterization of the scales and learning rates."""
@@ -460,7 +479,12 @@ class Study(Description, Shown):
             }
             | plain
             | self._schedule_key()
+            | self._features_key()
         )
+
+    def _features_key(self) -> dict[str, Any]:
+        """Return the activation of the features, unless it is the usual one."""
+        return {} if self._usual_features else {"features": lagrangians.to_json(self.features)}
 
     def _schedule_key(self) -> dict[str, Any]:
         """Return the name of a schedule that is not constant, and what somebody's own function gives."""
@@ -567,7 +591,13 @@ def _in_key(described: Parameter, value: Any) -> bool:
     return described.key is InKey.ALWAYS
 
 
-def lagrangian_of(activation: str | Lagrangian, power: float | None) -> Lagrangian:
+def _plain_name(lagrangian: Lagrangian) -> str:
+    """Return the name of a Lagrangian with parameters that are not the usual ones."""
+    text = lagrangians.to_text(lagrangian)
+    return lagrangian.name if text is None else text.name + "-".join(f"{p:g}" for p in text.parameters)
+
+
+def lagrangian_of(activation: str | Lagrangian, power: float | None, field: str = "activation") -> Lagrangian:
     """Return an activation as an object, or refuse a name that is not registered."""
     if isinstance(activation, Lagrangian):
         if power is not None:
@@ -576,7 +606,7 @@ def lagrangian_of(activation: str | Lagrangian, power: float | None) -> Lagrangi
     known = lagrangians.registered()
     text = read_activation(activation) if isinstance(activation, str) else None
     if text is None or text.name not in known:
-        raise InputError(f"activation must be {listed(known)}, got {activation!r}")
+        raise InputError(f"{field} must be {listed(known)}, got {activation!r}")
     if power is None:
         return lagrangians.from_text(text)
     described = parameters(Description)["power"]

@@ -18,6 +18,7 @@ from denseam.torch.lagrangians import (
     Ghostmax,
     Identity,
     Lagrangian,
+    LayerNorm,
     Normmax,
     Polynomial,
     RelativeEntmax,
@@ -26,6 +27,7 @@ from denseam.torch.lagrangians import (
     Sigmoid,
     Softmax,
     Softplus,
+    SphericalNorm,
     Tanh,
     TopK,
     TopShare,
@@ -33,6 +35,7 @@ from denseam.torch.lagrangians import (
     exp,
     ghostmax,
     identity,
+    layer_norm,
     normmax,
     polynomial,
     relative_entmax,
@@ -41,6 +44,7 @@ from denseam.torch.lagrangians import (
     sigmoid,
     softmax,
     softplus,
+    spherical_norm,
     tanh,
     topk,
     topshare,
@@ -49,9 +53,10 @@ from denseam.torch.model import DenseAM, Recall, from_torch, to_torch
 from denseam.torch.scaling_check import check, sweep
 
 __all__ = [
-    "DenseAM", "Entmax", "Exp", "Ghostmax", "Identity", "Lagrangian", "Normmax", "Polynomial", "ReLU",
-    "Recall", "RelativeEntmax", "RelativeNormmax", "Sigmoid", "Softmax", "Softplus", "Tanh", "TopK",
-    "TopShare", "check", "decays", "entmax", "exp", "from_torch", "ghostmax", "identity",
-    "learning_rates", "normmax", "param_groups", "polynomial", "relative_entmax", "relative_normmax",
-    "relu", "sigmoid", "softmax", "softplus", "sweep", "tanh", "to_torch", "topk", "topshare", "verify",
+    "DenseAM", "Entmax", "Exp", "Ghostmax", "Identity", "Lagrangian", "LayerNorm", "Normmax", "Polynomial",
+    "ReLU", "Recall", "RelativeEntmax", "RelativeNormmax", "Sigmoid", "Softmax", "Softplus", "SphericalNorm",
+    "Tanh", "TopK", "TopShare", "check", "decays", "entmax", "exp", "from_torch", "ghostmax", "identity",
+    "layer_norm", "learning_rates", "normmax", "param_groups", "polynomial", "relative_entmax",
+    "relative_normmax", "relu", "sigmoid", "softmax", "softplus", "spherical_norm", "sweep", "tanh",
+    "to_torch", "topk", "topshare", "verify",
 ]  # fmt: skip

@@ -18,6 +18,7 @@ from denseam.model.parameters import (
     BERNOULLI,
     LARGEST_EXPONENT,
     alpha_of,
+    check_norm,
     coefficients_of,
     number_of,
     share_of,
@@ -367,6 +368,67 @@ class RelativeNormmax(Normmax):
         return (self.alpha - 1) / self.alpha
 
 
+@dataclasses.dataclass(frozen=True)
+class Norm:
+    """A norm with entries of order one: G(x) = N γ r + δ Σ_i x_i with r = √(|x̃|²/N + ε)."""
+
+    gain: float = 1.0
+    shift: float = 0.0
+    epsilon: float = 1e-5
+    name: ClassVar[str]
+    family: ClassVar[str] = "elementwise"
+
+    def __post_init__(self) -> None:
+        check_norm(self.gain, self.shift, self.epsilon)
+
+    def projected(self, h: Tensor) -> Tensor:
+        """Return h̃: without its mean in layer norm, else h."""
+        return h
+
+    def value(self, h: Tensor) -> Tensor:
+        """Return N γ r + δ Σ_i h_i."""
+        return h.shape[-1] * self.gain * self._parts(h)[1][..., 0] + self.shift * h.sum(-1)
+
+    def activation(self, h: Tensor) -> Tensor:
+        """Return γ h̃/r + δ."""
+        u, _ = self._parts(h)
+        return self.gain * u + self.shift
+
+    def conjugate(self, h: Tensor) -> Tensor:
+        """Return g·h − G(h) = −N γ ε/r, without the difference of large numbers."""
+        return -h.shape[-1] * self.gain * self.epsilon / self._parts(h)[1][..., 0]
+
+    def _parts(self, h: Tensor) -> tuple[Tensor, Tensor]:
+        h = self.projected(h)
+        r = ((h * h).mean(-1, keepdim=True) + self.epsilon).sqrt()
+        return h / r, r
+
+
+@dataclasses.dataclass(frozen=True)
+class LayerNorm(Norm):
+    """Layer norm: g_i = γ (x_i − x̄)/√(Var x + ε) + δ."""
+
+    name: ClassVar[str] = "layer-norm"
+
+    def projected(self, h: Tensor) -> Tensor:
+        """Return h without its mean."""
+        return h - h.mean(-1, keepdim=True)
+
+
+@dataclasses.dataclass(frozen=True)
+class SphericalNorm(Norm):
+    """Spherical norm: g_i = γ x_i/√(|x|²/N + ε) + δ."""
+
+    name: ClassVar[str] = "spherical-norm"
+
+
+def conjugate(lagrangian: Lagrangian, h: Tensor) -> Tensor:
+    """Return σ(h)·h − Φ(h): the convex conjugate of Φ, at σ(h)."""
+    if isinstance(lagrangian, Norm):
+        return lagrangian.conjugate(h)
+    return (lagrangian.activation(h) * h).sum(-1) - lagrangian.value(h)
+
+
 def _threshold(z: Tensor, r: float) -> tuple[Tensor, Tensor]:
     """Return τ and q = [z − τ]₊ with ‖q‖_r = 1, by bisection; their derivatives are added as zeros."""
     largest = z.detach().amax(-1, keepdim=True)
@@ -390,12 +452,13 @@ identity, relu, softmax, tanh = Identity, ReLU, Softmax, Tanh
 sigmoid, softplus, exp, polynomial, ghostmax = Sigmoid, Softplus, Exp, Polynomial, Ghostmax
 topk, topshare, entmax, normmax = TopK, TopShare, Entmax, Normmax
 relative_entmax, relative_normmax = RelativeEntmax, RelativeNormmax
+layer_norm, spherical_norm = LayerNorm, SphericalNorm
 
 _KNOWN: dict[str, Any] = {
     cls.name: cls
     for cls in (
         Identity, ReLU, Softmax, Tanh, Sigmoid, Softplus, Exp, Polynomial, Ghostmax, TopK, TopShare, Entmax,
-        Normmax, RelativeEntmax, RelativeNormmax,
+        Normmax, RelativeEntmax, RelativeNormmax, LayerNorm, SphericalNorm,
     )
 }  # fmt: skip
 

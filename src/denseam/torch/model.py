@@ -82,7 +82,7 @@ class DenseAM(nn.Module):  # type: ignore[misc, unused-ignore]  # untyped where 
         s2: float,
         activation: Lagrangian,
         *,
-        features: Elementwise | None = None,
+        features: Lagrangian | None = None,
         centred: bool | None = None,
         s_b: float = 1.0,
         s_c: float = 1.0,
@@ -99,13 +99,15 @@ class DenseAM(nn.Module):  # type: ignore[misc, unused-ignore]  # untyped where 
             for k, v in (("b", b), ("c", c), ("counts", counts))
         }
         shared.check_shapes(W, cast)
+        if counts is not None and features is not None:
+            shared.check_single("counts", features, Elementwise)
         self.W = nn.Parameter(W.detach().clone())
         self.b = nn.Parameter(cast["b"].detach().clone())
         self.c = nn.Parameter(cast["c"].detach().clone())
         self.register_buffer("counts", cast["counts"])
         self.s1, self.s2, self.s_b, self.s_c = float(s1), float(s2), float(s_b), float(s_c)
         self.activation = activation
-        self.features: Elementwise = Tanh() if features is None else features
+        self.features: Lagrangian = Tanh() if features is None else features
         self.centred = not isinstance(activation, Identity) if centred is None else bool(centred)
         self.scales = scales
         self.steps = steps
@@ -117,7 +119,7 @@ class DenseAM(nn.Module):  # type: ignore[misc, unused-ignore]  # untyped where 
         activation: Lagrangian,
         *,
         seed: int = 0,
-        features: Elementwise | None = None,
+        features: Lagrangian | None = None,
         centred: bool | None = None,
         bias_init: str = "zero",
         dtype: Any = torch.float32,
@@ -197,6 +199,8 @@ class DenseAM(nn.Module):  # type: ignore[misc, unused-ignore]  # untyped where 
         `burn_in` is a number of steps before these, without derivatives.
         """
         refuse(whole(0, burn_in=burn_in))
+        if known is not None:
+            shared.check_single("known", self.features, Elementwise)
         with torch.no_grad():
             for _ in range(burn_in):
                 x = self._stepped(x, known)
@@ -214,13 +218,18 @@ class DenseAM(nn.Module):  # type: ignore[misc, unused-ignore]  # untyped where 
 
     def energy(self, x: Tensor, h: Tensor | None = None) -> Tensor:
         """Return E_eff(x), or E(x, h); the formulas are those of `denseam.DenseAM.energy`."""
-        g = self.features.activation(x)
-        e = g * (x - self.s_c * self.c) - self.features.potential(x)
-        of_features: Tensor = (e if self.counts is None else self.counts * e).sum(-1) / self.s2
+        of_features = self._feature_energy(x)
         if h is None:
             return of_features - self.activation.value(self.hidden(x)) / self.s1
         mismatch: Tensor = ((h - self.hidden(x)) * self.activation.activation(h)).sum(-1)
         return of_features + (mismatch - self.activation.value(h)) / self.s1
+
+    def _feature_energy(self, x: Tensor) -> Tensor:
+        g, c = self.features.activation(x), self.s_c * self.c
+        if not isinstance(self.features, Elementwise):
+            return (lagrangians.conjugate(self.features, x) - (g * c).sum(-1)) / self.s2
+        e: Tensor = g * (x - c) - self.features.potential(x)
+        return (e if self.counts is None else self.counts * e).sum(-1) / self.s2
 
     def recall(
         self,
@@ -235,6 +244,8 @@ class DenseAM(nn.Module):  # type: ignore[misc, unused-ignore]  # untyped where 
 
         Each process may have samples of its own.
         """
+        if clamp is not None:
+            shared.check_single("clamp", self.features, Elementwise)
         mask = torch.zeros(x.shape[-1:], dtype=torch.bool, device=x.device) if clamp is None else clamp
         steps, damping = shared.steps_of_recall(self.steps, steps, damping)
         shared.check_recall(x, mask, steps, tolerance, damping)
@@ -364,7 +375,6 @@ def from_torch(model: DenseAM) -> JaxDenseAM:
     def array(value: Any) -> Any:
         return None if value is None else np.asarray(value.detach().cpu().numpy())
 
-    features = of_jax.from_json(lagrangians.to_json(model.features))
     return JaxDenseAM(
         array(model.W),
         array(model.b),
@@ -372,7 +382,7 @@ def from_torch(model: DenseAM) -> JaxDenseAM:
         model.s1,
         model.s2,
         of_jax.from_json(lagrangians.to_json(model.activation)),
-        features=features,  # type: ignore[arg-type]  # those of a DenseAM act on each neuron
+        features=of_jax.from_json(lagrangians.to_json(model.features)),
         centred=model.centred,
         s_b=model.s_b,
         s_c=model.s_c,

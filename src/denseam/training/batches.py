@@ -11,9 +11,9 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, Key
 
 from denseam.model.dense_am import DenseAM
-from denseam.model.lagrangians import Elementwise
+from denseam.model.lagrangians import Lagrangian
 from denseam.model.streams import stream
-from denseam.training.columns import Batch, Columns, Starts
+from denseam.training.columns import Batch, Columns, Starts, of_columns
 
 
 class Batches(NamedTuple):
@@ -83,7 +83,7 @@ class View(eqx.Module):
         Whether samples go through a burn-in without gradient, of a length drawn for each.
     """
 
-    features: Elementwise | None
+    features: Lagrangian | None
     hidden: int = eqx.field(static=True, default=0)
     by: str = eqx.field(static=True, default="features")
     delayed: bool = eqx.field(static=True, default=False)
@@ -119,7 +119,7 @@ class View(eqx.Module):
         """Return starts and clean samples as the batches that training sees."""
         (X, known, delay), Y = jax.tree.map(lambda V: jnp.swapaxes(V, -1, -2), (rows, Y))
         if self.features is not None:
-            return Columns(self.features.activation(X), Y)
+            return Columns(of_columns(self.features).activation(X), Y)
         return Starts(X, Y, known, delay)
 
     def cut(self, Y: Float[Array, "P N"], key: Key[Array, ""], noise: ArrayLike, n: int, size: int) -> Batch:

@@ -24,7 +24,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from denseam.model.dense_am import DenseAM
-from denseam.model.lagrangians import Elementwise
+from denseam.model.lagrangians import Elementwise, Lagrangian
 
 #: How the two products of the gradient are computed: as one, as two, or as one over stacked pairs.
 Joined = bool | Literal["stacked"]
@@ -72,6 +72,24 @@ def batch_of(
     return Starts(X.T, Y.T, None if known is None else known.T)
 
 
+class OfColumns(NamedTuple):
+    """σ and (Z, V) ↦ J(Z) V of a Lagrangian, for samples as columns."""
+
+    activation: Callable[[Array], Array]
+    jacobian_product: Callable[[Array, Array], Array]
+
+
+def of_columns(lagrangian: Lagrangian) -> OfColumns:
+    """Return the functions of a Lagrangian, which act along rows, for samples as columns."""
+
+    def by_column(function: Callable[..., Array]) -> Callable[..., Array]:
+        if isinstance(lagrangian, Elementwise):
+            return function
+        return lambda *columns: jnp.swapaxes(function(*(jnp.swapaxes(V, -1, -2) for V in columns)), -1, -2)
+
+    return OfColumns(by_column(lagrangian.activation), by_column(lagrangian.jacobian_product))
+
+
 class ColumnFunctions(NamedTuple):
     """C, σ and (Z, V) ↦ J(Z) V for samples as columns."""
 
@@ -86,14 +104,7 @@ def column_functions(model: DenseAM) -> ColumnFunctions:
     def centre(V: Array) -> Array:
         return V - jnp.mean(V, axis=0, keepdims=True) if model.centred else V
 
-    def by_column(function: Callable[..., Array]) -> Callable[..., Array]:
-        if isinstance(model.activation, Elementwise):
-            return function
-        return lambda *columns: function(*(V.T for V in columns)).T
-
-    return ColumnFunctions(
-        centre, by_column(model.activation.activation), by_column(model.activation.jacobian_product)
-    )
+    return ColumnFunctions(centre, *of_columns(model.activation))
 
 
 def inward(model: DenseAM, V: Float[Array, "N B"]) -> Float[Array, "K B"]:

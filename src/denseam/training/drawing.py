@@ -12,7 +12,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, Int, Key
 
-from denseam.model.lagrangians import Elementwise
+from denseam.model.lagrangians import Elementwise, Lagrangian
 from denseam.model.normals import Places, in_blocks, normal, normal_of, numbered
 from denseam.training.batches import View
 from denseam.training.batches import draw as draw_in_one
@@ -53,7 +53,8 @@ def cut(
 
 def _entrywise(view: View, samples: Array) -> bool:
     """Return whether each entry of a batch depends on its own sample, key and number alone."""
-    return not view.hidden and not view.delayed and samples.dtype == np.float32
+    entrywise = view.features is None or isinstance(view.features, Elementwise)
+    return entrywise and not view.hidden and not view.delayed and samples.dtype == np.float32
 
 
 def _batch(seen: np.ndarray[Any, Any], clean: np.ndarray[Any, Any], view: View) -> Batch:
@@ -67,12 +68,12 @@ _draw_in_one = jax.jit(draw_in_one)
 
 @jax.jit
 def _noisy(
-    Y: Array, first: Array, second: Array, number: Array, *, noise: Array, features: Elementwise | None
+    Y: Array, first: Array, second: Array, number: Array, *, noise: Array, features: Lagrangian | None
 ) -> Array:
     X = Y + noise * normal_of(first, second, number)
     return X if features is None else features.activation(X)
 
 
 @jax.jit
-def _activated(X: Array, *, features: Elementwise) -> Array:
+def _activated(X: Array, *, features: Lagrangian) -> Array:
     return features.activation(X)

@@ -7,11 +7,12 @@ A model with T steps of size d takes a state through
 and is trained on L = ‖x_T − Y‖² / (2B). The adjoint λ_t = B ∂L/∂x_t starts as λ_T = x_T − Y and runs back
 through the same products as in one step (`denseam.training.gradient`), with μ_t in the place of R:
 
-    μ_t = d λ_{t+1},  A_t = C J_t C (W μ_t),  λ_t = (1 − d) λ_{t+1} + s1 s2 n g′(x_t) ⊙ (Wᵀ A_t),
+    μ_t = d λ_{t+1},  A_t = C J_t C (W μ_t),  λ_t = (1 − d) λ_{t+1} + s1 s2 g′(x_t) [n ⊙ (Wᵀ A_t)],
 
     ∇_W L = (s2/B) Σ_t [ S_t μ_tᵀ + s1 A_t G_tᵀ ],  ∇_b L = (s2 s_b/B) Σ_t A_t 1,  ∇_c L = (s_c/B) Σ_t μ_t 1.
 
-WᵀA_t is a sixth product, which t = 0 does not need: T steps take (12T − 2)·K·N·B operations.
+g′ is the Jacobian of g, a diagonal matrix if G is a sum over features. WᵀA_t is a sixth product, which t = 0
+does not need: T steps take (12T − 2)·K·N·B operations.
 
 A *known* feature keeps its value in every step. It is no output of f then, so its adjoint is 0; the loss is
 that of the hidden features, times N over their mean number, so that it is per hidden feature what it is per
@@ -37,6 +38,7 @@ from denseam.training.columns import (
     column_functions,
     hidden,
     inward,
+    of_columns,
     outer_and_inner,
     outward,
     readout,
@@ -140,8 +142,7 @@ def _back(model: DenseAM, batch: Starts, kept: Array | None, states: Array, join
         (adjoint, sums), (X, Z) = carry, at
         mu = d * adjoint
         S, A, G = through(mu, X, Z)
-        slope = model.s1 * model.s2 * _slope(model, X)
-        before = (1 - d) * adjoint + slope * outward(model, A)
+        before = (1 - d) * adjoint + model.s1 * model.s2 * _through_features(model, X, outward(model, A))
         if early is not None:
             before += early / T * residual(batch, X)
         if batch.known is not None:
@@ -187,11 +188,11 @@ def residual(batch: Starts, X: Float[Array, "*steps N B"]) -> Float[Array, "*ste
 
 def _drive(model: DenseAM, X: Float[Array, "N B"]) -> Float[Array, "N B"]:
     """Return n ⊙ g(x) of every column."""
-    G = model.features.activation(X)
+    G = of_columns(model.features).activation(X)
     return G if model.counts is None else model.counts[:, None] * G
 
 
-def _slope(model: DenseAM, X: Float[Array, "N B"]) -> Float[Array, "N B"]:
-    """Return n ⊙ g′(x) of every column."""
-    slope = model.features.derivative(X)
-    return slope if model.counts is None else model.counts[:, None] * slope
+def _through_features(model: DenseAM, X: Float[Array, "N B"], V: Float[Array, "N B"]) -> Float[Array, "N B"]:
+    """Return g′(x) (n ⊙ v) of every column; the Jacobian g′ is symmetric."""
+    V = V if model.counts is None else model.counts[:, None] * V
+    return of_columns(model.features).jacobian_product(X, V)

@@ -485,6 +485,7 @@ class _Training:
                 model,
                 scales=scales,
                 activation=activation_of(self.study, self.spec),
+                features=self.study.features,
                 steps=Steps(self.spec.shape.T, scales.step) if self.study.recalls(self.spec.shape) else None,
             )
             error = end.curve[-1].mean() if heldout is None else heldout

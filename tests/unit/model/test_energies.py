@@ -14,9 +14,10 @@ from denseam.model import lagrangians
 from denseam.model.lagrangians.simplex import threshold
 from denseam.rules.activations import read_activation
 from denseam.rules.table import FAMILIES
-from denseam.testing import energy_size, random_model
+from denseam.testing import random_model
 from denseam.training.gradient import gradient
 from tests import reference
+from tests.descent import largest_rise
 from tests.models import FURTHER, plain
 
 every = pytest.mark.parametrize("name", FURTHER)
@@ -58,35 +59,6 @@ def test_update_energies_and_gradient_equal_the_reference(name):
     assert float(L) == pytest.approx(ref.loss(X.T, Y.T), rel=1e-11)
     for found, expected in zip(grads, ref.gradient(X.T, Y.T), strict=True):
         assert np.allclose(found, expected, rtol=1e-8, atol=1e-9 * np.max(np.abs(expected)))
-
-
-MODELS = 1000
-
-
-@eqx.filter_jit
-def rises(lagrangian, W, b, c, s, x):
-    """The largest rise of the energy in four steps of each model, over the size of its terms."""
-
-    def one(W, b, c, s, x):
-        model = dam.DenseAM(W, b, c, s[0], s[1], lagrangian, centred=True)
-
-        def step(x, _):
-            moved = x + s[2] * (model.update(x) - x)
-            return moved, (model.energy(moved) - model.energy(x)) / energy_size(model, x)
-
-        return jnp.max(jax.lax.scan(step, x, None, length=4)[1])
-
-    return jax.vmap(one)(W, b, c, s, x)
-
-
-def largest_rise(lagrangian, damping):
-    """Over a thousand models, with s1 and s2 from three decades each."""
-    rng = np.random.default_rng(1)
-    K, N = 7, 5
-    W, b, c, x = (rng.standard_normal((MODELS, *shape)) for shape in ((K, N), (K,), (N,), (N,)))
-    multipliers = 10 ** rng.uniform(-1.5, 1.5, (2, MODELS))
-    s = np.stack([*multipliers, rng.uniform(*damping, MODELS)], 1)
-    return float(jnp.max(rises(lagrangian, W, b, c, s, 2 * x)))
 
 
 @every

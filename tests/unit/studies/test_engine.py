@@ -47,8 +47,9 @@ def alone(study, spec):
     scales = scales_of(study, spec)
     activation = dam.softmax(spec.values["beta"]) if study.lagrangian.name == "softmax" else study.lagrangian
     model = dam.DenseAM.create(
-        scales, activation, seed=spec.seed, centred=study.centred, bias_init=study.bias_init
-    )
+        scales, activation, seed=spec.seed, features=study.features, centred=study.centred,
+        bias_init=study.bias_init,
+    )  # fmt: skip
     data = study.source().samples(spec.shape, spec.seed, np.float32)
     v = spec.values
     options = {axis: v[axis] for axis in OPTIMIZERS[study.optimizer].defaults}
@@ -97,6 +98,8 @@ CASES = {
     "anisotropic": replace(ONE, data="anisotropic"),
     "standard": replace(ONE, optimizer="adam", parameterization="standard"),
     "a number of its own": replace(ONE, activation=Squareplus(2.0)),
+    "layer norm": replace(ONE, feature_activation="layer-norm(1.5)"),
+    "spherical norm, steps": replace(ONE, optimizer="adam", feature_activation="spherical-norm", steps=3),
 }
 
 
@@ -120,7 +123,7 @@ def test_both_layouts_give_the_same(monkeypatch):
         STUDY, axes={"warmup": (0.0, 0.4), "decay_time": (1.0,)}, schedule="cosine", eta0=(0.003, 0.1)
     )
     through = {"seeds": 2, "hide": 0.5, "hide_by": "block", "axes": {"tau": (0.5,), "burn_in": (0.0, 2.0)}}
-    studies = (STUDY, study, replace(CASES["steps"], **through, name=""))
+    studies = (STUDY, study, replace(CASES["steps"], **through, name=""), CASES["spherical norm, steps"])
     one_by_one = {key: outcome for s in studies for key, outcome in outcomes(s).items()}
     monkeypatch.setattr(engine, "platform_of", lambda device: "gpu")
     together = {key: outcome for s in studies for key, outcome in outcomes(s).items()}

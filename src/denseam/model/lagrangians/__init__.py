@@ -21,6 +21,7 @@ from denseam.model.lagrangians.elementwise import (
     Softplus,
     Tanh,
 )
+from denseam.model.lagrangians.norms import LayerNorm, Norm, SphericalNorm
 from denseam.model.lagrangians.simplex import (
     Entmax,
     Ghostmax,
@@ -37,11 +38,13 @@ identity, relu, tanh, sigmoid, softplus = Identity, ReLU, Tanh, Sigmoid, Softplu
 exp, polynomial = Exp, Polynomial
 softmax, ghostmax, topk, topshare = Softmax, Ghostmax, TopK, TopShare
 entmax, normmax, relative_entmax, relative_normmax = Entmax, Normmax, RelativeEntmax, RelativeNormmax
+layer_norm, spherical_norm = LayerNorm, SphericalNorm
 
 __all__ = [
-    "Elementwise", "Entmax", "Exp", "Ghostmax", "Identity", "Lagrangian", "Normmax", "Polynomial", "ReLU",
-    "RelativeEntmax", "RelativeNormmax", "Scalar", "Sigmoid", "Softmax", "Softplus", "Tanh", "TopK",
-    "TopShare", "Vector", "entmax", "exp", "from_json", "from_text", "ghostmax", "identity", "normmax",
-    "polynomial", "register", "registered", "relative_entmax", "relative_normmax", "relu", "sigmoid",
-    "softmax", "softplus", "tanh", "to_json", "to_text", "topk", "topshare",
+    "Elementwise", "Entmax", "Exp", "Ghostmax", "Identity", "Lagrangian", "LayerNorm", "Norm", "Normmax",
+    "Polynomial", "ReLU", "RelativeEntmax", "RelativeNormmax", "Scalar", "Sigmoid", "Softmax", "Softplus",
+    "SphericalNorm", "Tanh", "TopK", "TopShare", "Vector", "entmax", "exp", "from_json", "from_text",
+    "ghostmax", "identity", "layer_norm", "normmax", "polynomial", "register", "registered",
+    "relative_entmax", "relative_normmax", "relu", "sigmoid", "softmax", "softplus", "spherical_norm", "tanh",
+    "to_json", "to_text", "topk", "topshare",
 ]  # fmt: skip

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import itertools
 from typing import Any, ClassVar, TypeVar
 
 import equinox as eqx
@@ -66,6 +67,10 @@ class Lagrangian(eqx.Module):
         """Return J(h) v with J = ∂σ/∂h = ∂²Φ/∂h², symmetric."""
         product: Vector = jax.jvp(self.activation, (h,), (v,))[1]
         return product
+
+    def conjugate(self, h: Vector) -> Scalar:
+        """Return σ(h)·h − Φ(h): the convex conjugate of Φ, at σ(h)."""
+        return jnp.sum(self.activation(h) * h, axis=-1) - self.value(h)
 
 
 class Elementwise(Lagrangian):
@@ -125,18 +130,17 @@ def from_text(text: ActivationText) -> Lagrangian:
 
 
 def to_text(lagrangian: Lagrangian) -> ActivationText | None:
-    """Return the text that `from_text` reads, with parameters if they are not the usual ones; or None."""
-    values: list[float] = []
-    for f in dataclasses.fields(lagrangian):
-        value = getattr(lagrangian, f.name)
-        if not isinstance(value, int | float | tuple):
-            return None
-        values += value if isinstance(value, tuple) else [float(value)]
-    usual = _REGISTRY.get(lagrangian.name)
-    if usual is None:
+    """Return the text that `from_text` reads, with parameters up to the last unusual one; or None."""
+    names = [f.name for f in dataclasses.fields(lagrangian)]
+    values = [getattr(lagrangian, name) for name in names]
+    known = _REGISTRY.get(lagrangian.name)
+    if known is None or not all(isinstance(value, int | float | tuple) for value in values):
         return None
-    plain = to_json(lagrangian) == to_json(usual())
-    return ActivationText(lagrangian.name, () if plain else tuple(values))
+    usual = known()
+    while values and values[-1] == getattr(usual, names[len(values) - 1]):
+        values.pop()
+    each = [value if isinstance(value, tuple) else (float(value),) for value in values]
+    return ActivationText(lagrangian.name, tuple(itertools.chain.from_iterable(each)))
 
 
 def from_json(document: dict[str, Any]) -> Lagrangian:
