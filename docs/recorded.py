@@ -248,8 +248,8 @@ def compared() -> str:
         for n, schedule in enumerate(SCHEDULES)
     ]
     head = ("", "schedule", *(f"{data}, {LOSSES[by]}" for data, by in columns))
-    advice = [_advice(f"By {loss}", [columns[data, by] for data in DATA]) for by, loss in LOSSES.items()]
-    return "\n".join([table(head, rows), *advice])
+    advices = [advice(f"By {loss}", [columns[data, by] for data in DATA]) for by, loss in LOSSES.items()]
+    return "\n".join([table(head, rows), *advices])
 
 
 def _bests(data: str, by: Any) -> dict[tuple[str, str], Any]:
@@ -276,8 +276,8 @@ def _best_cell(bests: Mapping[tuple[str, str], Any], of: tuple[str, str]) -> str
     return f"{loss} ({at})"
 
 
-def _advice(by: str, columns: Sequence[Mapping[tuple[str, str], Any]]) -> str:
-    """Return which optimizer to take, and which are about as good."""
+def advice(by: str, columns: Sequence[Mapping[tuple[str, ...], Any]]) -> str:
+    """Return what to take, and what is about as good, from columns of `Best`, one for each data set."""
     from denseam.paper.ranking import largest_costs
     from denseam.paper.thresholds import SEEDS_AGREE
 
@@ -292,7 +292,7 @@ def _advice(by: str, columns: Sequence[Mapping[tuple[str, str], Any]]) -> str:
     rest = (
         f"These cost at most {share} more: {'; '.join(near)}." if near else f"Others cost over {share} more."
     )
-    return f"{by} take **{', '.join(first)}**: it is at most {cost} above the best on either data. {rest}\n"
+    return f"{by} take **{', '.join(first)}**: it is at most {cost} above the best on all data. {rest}\n"
 
 
 def findings(*names: str) -> str:
@@ -366,6 +366,13 @@ def energies(part: str) -> str:
     return others[part]() if part in others else energies.table(part)
 
 
+def best_energy(size: str) -> str:
+    """Return the error and the capacity of every activation at a size."""
+    from docs import best_energy
+
+    return best_energy.table(size)
+
+
 #: File under `_generated` → what it holds.
 FRAGMENTS: Mapping[str, Callable[[], str]] = {
     "claims-summary.md": summary,
@@ -393,6 +400,8 @@ FRAGMENTS: Mapping[str, Callable[[], str]] = {
     "energies-memories-only.md": functools.partial(energies, "memories-only"),
     "energies-controls.md": functools.partial(energies, "controls"),
     "energies-features.md": functools.partial(energies, "features"),
+    "best-energy-laptop.md": functools.partial(best_energy, "laptop"),
+    "best-energy-large.md": functools.partial(best_energy, "large"),
 }
 
 

@@ -37,6 +37,7 @@ from .model.lagrangians import spherical_norm as spherical_norm
 from .model.lagrangians import tanh as tanh
 from .model.lagrangians import topk as topk
 from .model.lagrangians import topshare as topshare
+from .model.stacked import StackedAM as StackedAM
 from .report.page import write_report as write_report
 from .report.tracking import Tracking as Tracking
 from .report.tracking import tracker as tracker

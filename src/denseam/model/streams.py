@@ -13,8 +13,8 @@ from jaxtyping import Array, Key
 
 from denseam.errors import InputError
 
-Stream = Literal["data", "W", "b", "c", "batches", "noise", "heldout", "heldout-noise"]
-_STREAMS: tuple[Stream, ...] = ("data", "W", "b", "c", "batches", "noise", "heldout", "heldout-noise")
+Stream = Literal["data", "W", "b", "c", "batches", "noise", "heldout", "heldout-noise", "W2"]
+_STREAMS: tuple[Stream, ...] = ("data", "W", "b", "c", "batches", "noise", "heldout", "heldout-noise", "W2")
 
 
 def stream(seed: int, name: Stream) -> Key[Array, ""]:

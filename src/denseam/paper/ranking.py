@@ -16,6 +16,7 @@ from denseam.paper.settings import Setting
 from denseam.paper.thresholds import SEEDS_AGREE
 from denseam.report.plots.panels import losses_panel, ranking_panel
 from denseam.studies.description import AXES
+from denseam.studies.records import Records
 
 K = TypeVar("K", bound=Hashable)
 
@@ -46,11 +47,15 @@ class Best:
 
 def best(results: Results, setting: Setting) -> Best | None:
     """Return the best of a setting; None if each value diverged in some seed."""
-    rows = results.rows(setting)
+    return best_of(results.rows(setting))
+
+
+def best_of(rows: Records) -> Best | None:
+    """Return the best of some runs at their largest scale; None if each value diverged in some seed."""
     axes = [axis for axis in AXES if axis != "eta0" and len({row[axis] for row in rows}) > 1]
     found = []
     for held in sorted({tuple((axis, row[axis]) for axis in axes) for row in rows}):
-        for rate, seeds in _by_rate(results, setting, held).items():
+        for rate, seeds in _by_rate(rows, held).items():
             mean = float(np.exp(np.mean(np.log(seeds))))
             found.append(Best(mean, min(seeds), max(seeds), rate, held))
     return min(found, key=lambda point: point.loss, default=None)
@@ -70,11 +75,8 @@ def largest_costs(columns: Sequence[Mapping[K, Best | None]]) -> dict[K, float]:
     return costs
 
 
-def _by_rate(
-    results: Results, setting: Setting, held: tuple[tuple[str, float], ...]
-) -> dict[float, list[float]]:
+def _by_rate(rows: Records, held: tuple[tuple[str, float], ...]) -> dict[float, list[float]]:
     """Return learning rate → the losses of all seeds at the largest scale, in order, where none diverged."""
-    rows = results.rows(setting)
     scale = max(row["scale"] for row in rows)
     losses: dict[float, list[float]] = {}
     for row in sorted(rows, key=lambda row: float(row["eta0"])):
@@ -198,7 +200,7 @@ class Rates(Panel):
     def draw(self, ax: Any, results: Results) -> None:
         """Draw the panel."""
         bests = {s: best(results, s) for s in self.along}
-        curves = {s.label: _by_rate(results, s, b.held) for s, b in bests.items() if b}
+        curves = {s.label: _by_rate(results.rows(s), b.held) for s, b in bests.items() if b}
         losses_panel(ax, curves, y_label=results.verdict(self.along[0]).loss_name)
         ax.set_title(_with_size(self.title, results, self.along[0]), loc="left")
 

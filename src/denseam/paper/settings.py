@@ -128,10 +128,10 @@ class Setting:
             shared["regime"] = size.fixed(self.regime, self.width)
         biases = dict((self.pinned or reading).study)
         study = from_document({**biases, **dict(self.study), **shared, "scales": scales, "seeds": seeds})
-        return study if self.budget is None else _within(study, self.budget)
+        return study if self.budget is None else within_operations(study, self.budget)
 
 
-def _within(study: Study, optimizer: str) -> Study:
+def within_operations(study: Study, optimizer: str) -> Study:
     """Return a study with as many operations as another optimizer takes in its epochs, to half an epoch.
 
     What an update costs against that of the other optimizer is taken at the largest scale.
