@@ -50,7 +50,7 @@ class Places:
 def normal(key: Key[Array, ""], shape: tuple[int, ...], dtype: Any, std: float = 1.0) -> Array:
     """Return ``std · jax.random.normal(key, shape, dtype)``; on the CPU in float32 it is made from blocks."""
     size = math.prod(shape)
-    if not _on_host(key) or np.dtype(dtype) != np.float32 or size > MOST_BLOCKS * BLOCK:
+    if not on_host(key) or np.dtype(dtype) != np.float32 or size > MOST_BLOCKS * BLOCK:
         numbers = jax.random.normal(key, shape, dtype)
         return numbers if std == 1 else jnp.asarray(std, dtype) * numbers
     places = Places(words(key)[None], size)
@@ -59,7 +59,7 @@ def normal(key: Key[Array, ""], shape: tuple[int, ...], dtype: Any, std: float =
     return placed
 
 
-def _on_host(array: Array) -> bool:
+def on_host(array: Array) -> bool:
     """Return whether the values of an array can be read here at no cost: it is on the CPU, and not traced."""
     return not isinstance(array, jax.core.Tracer) and all(d.platform == "cpu" for d in array.devices())
 

@@ -68,7 +68,10 @@ def train_runs(
     by_shape: dict[Shape, list[RunSpec]] = {}
     for spec in specs:
         by_shape.setdefault(spec.shape, []).append(spec)
-    programs = {shape: Program(study, shape, platform, progress, threads) for shape in by_shape}
+    programs = {
+        shape: Program(study, shape, platform, progress, threads, len(runs))
+        for shape, runs in by_shape.items()
+    }
     free: queue.SimpleQueue[Any] = queue.SimpleQueue()
     for i in range(threads):
         free.put(devices[i % len(devices)])

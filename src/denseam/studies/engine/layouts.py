@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import abc
+import contextlib
+import functools
 import itertools
 import math
 import threading
@@ -15,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from denseam.model.normals import on_host
 from denseam.model.streams import stream
 from denseam.studies.engine.chunks import Chunk, segment_steps
 from denseam.studies.engine.programs import Program
@@ -55,6 +58,22 @@ def _group(program: Program, spec: RunSpec) -> Group:
     )
 
 
+#: Arrays of at most so many entries are made on the host: there, making them needs fewer programs, which are
+#: compiled faster, than on a GPU.
+MADE_ON_HOST = 1 << 20
+
+
+def _making(program: Program) -> Any:
+    """Return the context in which the arrays of a chunk are made."""
+    entries = program.shape.N * max(program.shape.K, program.P)
+    if program.platform == "cpu" or entries > MADE_ON_HOST:
+        return contextlib.nullcontext()
+    try:
+        return jax.default_device(jax.devices("cpu")[0])
+    except RuntimeError:  # JAX was told to use GPUs alone
+        return contextlib.nullcontext()
+
+
 class Layout(abc.ABC):
     """A chunk in training; results are arrays of groups × models.
 
@@ -72,14 +91,15 @@ class Layout(abc.ABC):
 
     def __init__(self, program: Program, chunk: Chunk, progress: Progress, stop: threading.Event) -> None:
         self.program, self.chunk, self.progress, self.stop = program, chunk, progress, stop
-        self.groups = [_group(program, specs[0]) for specs in chunk]
         self.built = []
-        for specs in chunk:
-            start = build(program.study, specs[0], None, program.dtype)[0].parameters
-            self.built.append([build(program.study, spec, start, program.dtype) for spec in specs])
+        with _making(program):
+            self.groups = [_group(program, specs[0]) for specs in chunk]
+            for specs in chunk:
+                start = build(program.study, specs[0], None, program.dtype)[0].parameters
+                self.built.append([build(program.study, spec, start, program.dtype) for spec in specs])
         self.view = View.of(self.built[0][0][0], program.study.hidden(program.shape), program.study.hide_by)
         self.T = segment_steps(program, chunk)
-        self.place = str(self.groups[0].data.devices())
+        self.place = str(jax.device_put(np.zeros(())).devices())
         shape = (len(chunk), len(chunk[0]))
         self.errors = np.full((*shape, program.steps), np.inf)
         self.probes = np.full((*shape, len(program.probe_steps), len(program.study.probes)), np.nan)
@@ -137,9 +157,15 @@ class Layout(abc.ABC):
         def order(group: Group) -> np.ndarray[Any, Any]:
             return np.concatenate([sample_order(group.seed, epoch, p.P, p.B) for epoch in epochs])[within]
 
-        groups = self._joined([(g.data, order(g), g.key, g.noise) for g in self.groups])
-        data, samples, keys, noise = groups
+        data, keys, noise = self._sources
+        samples = self._joined([order(g) for g in self.groups])
         return p.draw(data, samples, keys, np.int32(first), noise, self.view)
+
+    @functools.cached_property
+    def _sources(self) -> tuple[Any, Any, Any]:
+        """The samples, noise keys and noises of the groups."""
+        joined: tuple[Any, Any, Any] = self._joined([(g.data, g.key, g.noise) for g in self.groups])
+        return joined
 
     # --- before and after --------------------------------------------------------------------------
 
@@ -264,7 +290,7 @@ class Together(Layout):
         models = self._untrained()
         optimizers = _stack([_stack([optimizer for _, optimizer in group]) for group in self.built])
         parameters, frame = models.parameters, models.without_parameters()
-        states = jax.vmap(jax.vmap(lambda o, m: o.init(m.parameters)))(optimizers, models)
+        states = _begin(optimizers, parameters)
         waiting: tuple[int, Array, Array | None] | None = None
 
         def collect(first: int, error: Array, measured: Array | None) -> bool:
@@ -304,5 +330,21 @@ class Together(Layout):
         return rest
 
 
+@jax.jit
+def _begin(optimizers: Any, parameters: Any) -> Any:
+    """Return the optimizers' states before training."""
+    return jax.vmap(jax.vmap(lambda optimizer, own: optimizer.init(own)))(optimizers, parameters)
+
+
 def _stack(items: Sequence[Any]) -> Any:
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *items)
+    """Join trees leaf by leaf, on the device; small leaves by way of the host, which needs no program."""
+
+    def joined(*leaves: Any) -> Any:
+        first = leaves[0]
+        is_key = jnp.issubdtype(first.dtype, jax.dtypes.prng_key)
+        on_device = isinstance(first, jax.Array) and not on_host(first)
+        if is_key or (on_device and first.size > MADE_ON_HOST):
+            return jnp.stack(leaves)
+        return jax.device_put(np.stack([np.asarray(leaf) for leaf in leaves]))
+
+    return jax.tree.map(joined, *items)

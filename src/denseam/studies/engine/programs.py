@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
@@ -17,13 +17,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from denseam.model.normals import on_host
 from denseam.rules import Shape
 from denseam.rules.cost import recomputes
 from denseam.studies.study import Study
 from denseam.training import drawing
 from denseam.training.batches import View, draw
 from denseam.training.columns import Batch
-from denseam.training.devices import dtype_of, memory, products
+from denseam.training.devices import RATES, dtype_of, memory, products
 from denseam.training.progress import Progress
 from denseam.training.run import advance, evaluate
 
@@ -48,7 +49,7 @@ def _evaluate_groups(models: Any, segments: Batch) -> Array:
 
 
 def _cut(Y: Array, key: Array, noise: Array, n: int, size: int, view: View) -> Batch:
-    return view.cut(Y, key, noise, n, size)
+    return drawing.cut(Y, key, noise, n, size, view) if on_host(key) else view.cut(Y, key, noise, n, size)
 
 
 class _Functions(NamedTuple):
@@ -58,30 +59,47 @@ class _Functions(NamedTuple):
     evaluate: Callable[..., Array]
 
 
+def _of_groups(advanced: Mapping[str, Any]) -> _Functions:
+    """Return the functions for all models of a chunk, with compiler options for the one that trains."""
+    return _Functions(
+        jax.jit(_draw_groups, compiler_options=_AS_IT_IS),
+        _cut,
+        jax.jit(
+            _advance_groups, static_argnames=("recompute", "probes"), donate_argnums=(0, 1),
+            compiler_options=dict(advanced),
+        ),
+        jax.jit(_evaluate_groups, compiler_options=_AS_IT_IS),
+    )  # fmt: skip
+
+
+#: XLA tries many kernels for each product on a GPU, which takes most of the compilation. Where the runs are
+#: over in less than these seconds, it takes the one that it expects to be good.
+WORTH_TUNING = 1.0
+_AS_IT_IS = {"xla_gpu_autotune_level": 0}
+
 #: On a CPU a program is for one model, and several run at once, one on each core; drawing needs no program
 #: of the shape. On a GPU a program is for all models of a chunk, and reuses the memory of their parameters
 #: and moments.
-_FUNCTIONS = {
-    "cpu": _Functions(
-        drawing.draw,
-        drawing.cut,
-        jax.jit(functools.partial(advance, joined=True), static_argnames=("recompute", "probes")),
-        jax.jit(evaluate),
-    ),
-    "gpu": _Functions(
-        jax.jit(_draw_groups),
-        _cut,
-        jax.jit(_advance_groups, static_argnames=("recompute", "probes"), donate_argnums=(0, 1)),
-        jax.jit(_evaluate_groups),
-    ),
-}
+_ON_CPU = _Functions(
+    drawing.draw,
+    drawing.cut,
+    jax.jit(functools.partial(advance, joined=True), static_argnames=("recompute", "probes")),
+    jax.jit(evaluate),
+)
+_ON_GPU, _ON_GPU_IN_SHORT = _of_groups({}), _of_groups(_AS_IT_IS)
 
 
 class Program:
     """What the runs of one study at one shape have in common."""
 
     def __init__(
-        self, study: Study, shape: Shape, platform: str, progress: Progress, threads: int = 1
+        self,
+        study: Study,
+        shape: Shape,
+        platform: str,
+        progress: Progress,
+        threads: int = 1,
+        runs: int = 1,
     ) -> None:
         assert shape.P is not None
         assert shape.B is not None
@@ -98,6 +116,9 @@ class Program:
         )
         self.segments = Recent(2 * threads)  # per worker one in use, one being drawn
         self._progress, self._announced, self._announcing = progress, False, threading.Lock()
+        short = runs * study.operations(shape) / RATES["gpu"] < WORTH_TUNING
+        on_gpu = _ON_GPU_IN_SHORT if short else _ON_GPU
+        self._functions = _ON_CPU if platform == "cpu" else on_gpu
 
     def draw(self, *samples: Any) -> Batch:
         """Return batches with their noise."""
@@ -125,10 +146,6 @@ class Program:
         with products(self.study.precision):
             self._functions.advance.lower(*advance, **self._options).compile()  # type: ignore[attr-defined]
             self._functions.evaluate.lower(*evaluate).compile()  # type: ignore[attr-defined]
-
-    @property
-    def _functions(self) -> _Functions:
-        return _FUNCTIONS[self.platform]
 
     @property
     def _options(self) -> dict[str, Any]:
