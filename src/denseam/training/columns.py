@@ -122,8 +122,8 @@ def _product(
 ) -> Array:
     """Return a product of operands in the type of W, as numbers of the type `out`."""
     low = model.W.dtype
-    # Operands of a lower type are as precise as they are; the others, as the context says.
-    precision = None if low == model.b.dtype else jax.lax.Precision.DEFAULT
+    # Operands of a lower type are multiplied as they are; the others as the context says.
+    precision = None if low == model.b.dtype else jax.lax.Precision.HIGHEST
     return of(left.astype(low), right.astype(low), precision=precision, preferred_element_type=out)
 
 

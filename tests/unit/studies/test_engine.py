@@ -12,7 +12,7 @@ import denseam as dam
 from denseam.errors import InputError
 from denseam.rules.optimizers import OPTIMIZERS
 from denseam.studies import engine
-from denseam.studies.engine import chunks, train_runs
+from denseam.studies.engine import ahead, chunks, train_runs
 from denseam.studies.engine.programs import Program, Recent
 from denseam.studies.engine.times import Times
 from denseam.studies.runner import run_studies
@@ -143,8 +143,16 @@ def test_both_layouts_give_the_same(monkeypatch):
 def test_a_gpu_compiles_ahead_what_it_will_call(monkeypatch, compiled, case):
     """Each program once: if those compiled ahead were others, there would be two. No other test has this shape."""
     monkeypatch.setattr(engine, "platform_of", lambda device: "gpu")
+    compile_ahead, ahead_of_training = ahead.compile_ahead, []
+
+    def spied(*form):
+        compile_ahead(*form)
+        ahead_of_training.append(form)  # not if it fails
+
+    monkeypatch.setattr(ahead, "compile_ahead", spied)
     study, times = replace(STUDY, epochs=2, name="", **case), Times()
     list(train_runs(study, study.runs(), times=times))
+    assert len(ahead_of_training) == 1
     called = ("_draw_groups", "_advance_groups", "_evaluate_groups")
     assert {name: compiled.count(name) for name in called} == dict.fromkeys(called, 1)
     assert times.compiling > 0 < times.training

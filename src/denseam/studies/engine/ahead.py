@@ -77,7 +77,7 @@ def compile_ahead(program: Program, chunk: Chunk) -> None:
     data, order, keys, noise = _many(groups, samples)
     first, due = _shaped((), jnp.int32), _shaped((steps,), jnp.bool_) if study.probes else None
     drawing = (data, order, keys, first, noise, view)
-    segment = jax.eval_shape(program.draw, *drawing)
+    segment = program.shapes_of_draw(*drawing)
     last = min(steps, program.steps_per_epoch)
     evaluated = jax.tree.map(lambda V: _shaped((*groups, last, *V.shape[2:]), V.dtype), segment)
     program.compile(drawing, (*now, segment, due), (model, evaluated))

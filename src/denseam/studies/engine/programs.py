@@ -124,6 +124,10 @@ class Program:
         """Return batches with their noise."""
         return self._functions.draw(*samples)
 
+    def shapes_of_draw(self, *samples: Any) -> Any:
+        """Return the shapes and types of what `draw` returns, given those of its arguments."""
+        return self._functions.draw.eval_shape(*samples)  # type: ignore[attr-defined]
+
     def cut(self, *samples: Any) -> Batch:
         """Return the held-out samples of a group as batches with their noise."""
         return self._functions.cut(*samples)
