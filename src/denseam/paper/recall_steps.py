@@ -96,8 +96,8 @@ SOFTMAX = {
 }
 
 #: Memories that recall digits far beyond the steps of their training: T steps of size τ/T, after a burn-in of
-#: up to this many times T steps without gradient.
-_MANY = DIGITS.but("many memories", eta0=0.03, kappa=32.0, schedule="linear")
+#: up to this many times T steps without gradient. They are small, and are trained on any machine.
+_MANY = DIGITS.but("many memories", eta0=0.03, kappa=32.0, schedule="linear", precision="float32")
 BEYOND = {
     (T, tau, burn_in): RecallCurve(
         _MANY.but(

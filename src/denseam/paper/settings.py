@@ -123,11 +123,12 @@ class Setting:
 
     def _study(self, size: Size, reading: Reading, scales: tuple[int, ...], seeds: int) -> Study:
         epochs = max(1, round(size.epochs * self.length))
-        shared = {"eta0": self.rates(size), "epochs": epochs, "precision": size.precision}
+        shared: dict[str, Any] = {"eta0": self.rates(size), "epochs": epochs}
         if self.regime != "proportional":
             shared["regime"] = size.fixed(self.regime, self.width)
         biases = dict((self.pinned or reading).study)
-        study = from_document({**biases, **dict(self.study), **shared, "scales": scales, "seeds": seeds})
+        own = {"precision": size.precision, **dict(self.study)}
+        study = from_document({**biases, **own, **shared, "scales": scales, "seeds": seeds})
         return study if self.budget is None else within_operations(study, self.budget)
 
 
