@@ -66,6 +66,20 @@ def test_completion_weighs_patterns_by_what_is_known(name):
     np.testing.assert_allclose(model.complete(stranger, known), expected, rtol=1e-9)
 
 
+@pytest.mark.parametrize("size", [1e4, 1e7, 1e12])
+@pytest.mark.parametrize("cues", [1, 2, 8])
+def test_cues_of_an_absurd_size_recall_the_pattern_that_answers_most(cues, size):
+    """β h is 10⁹ and more, and its rounding errors are hundreds; the largest exponent must still be 0."""
+    X = np.random.default_rng(0).standard_normal((200, 16)).astype(np.float32)
+    model = DenseAM.from_patterns(X, dam.softmax(156384.0))
+    start = np.float32(size * np.random.default_rng(1).standard_normal((cues, 16)))
+    most = np.argmax(X.astype(np.float64) @ start.T.astype(np.float64), axis=0)
+    np.testing.assert_array_equal(jax.jit(lambda model, x: model.update(x))(model, start), X[most])
+    after = model.recall(start)
+    assert {row.tobytes() for row in np.asarray(after.state)} <= {row.tobytes() for row in X}
+    assert np.isfinite(after.energies).all()
+
+
 # --- softmax, what it promises -------------------------------------------------------------------
 
 

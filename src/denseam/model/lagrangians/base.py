@@ -67,6 +67,10 @@ class Lagrangian(eqx.Module):
         product: Vector = jax.jvp(self.activation, (h,), (v,))[1]
         return product
 
+    def lowered(self, h: Vector) -> tuple[Vector, Scalar | float]:
+        """Return h − a and a number a, for which σ(h) = σ(h − a) and Φ(h) = Φ(h − a) + a; here a = 0."""
+        return h, 0.0
+
 
 class Elementwise(Lagrangian):
     """A Lagrangian that is a sum over neurons: Φ(h) = Σ_k φ(h_k), σ_k = φ′(h_k)."""
