@@ -1,4 +1,8 @@
-"""JAX without its silent conversions, for tests of our own mathematics."""
+"""JAX without its silent conversions, for tests of our own mathematics.
+
+Ranks are strict in the tests of models, training and studies. Types are strict in those of models only: Optax
+itself multiplies types that differ, such as its counts of steps by decays of moments.
+"""
 
 import jax
 import pytest

@@ -147,7 +147,7 @@ def from_json(document: dict[str, Any]) -> Lagrangian:
     """Read what `to_json` wrote."""
     parameters = dict(document)
     name = parameters.pop("name", None)
-    if name not in _REGISTRY:
+    if not isinstance(name, str) or name not in _REGISTRY:
         raise InputError(f"Lagrangian must be {listed(_REGISTRY)} (or be registered first), got {name!r}")
     try:
         return _REGISTRY[name](**parameters)
