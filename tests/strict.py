@@ -1,7 +1,7 @@
 """JAX without its silent conversions, for tests of our own mathematics.
 
-Ranks are strict in the tests of models, training and studies. Types are strict in those of models only: Optax
-itself multiplies types that differ, such as its counts of steps by decays of moments.
+Ranks are strict in the tests of models, training and studies. Types are strict in those of models only: Adam of Optax
+raises a decay to the power of a whole number, and our own random streams add whole numbers of two widths.
 """
 
 import jax
