@@ -1,4 +1,8 @@
-"""JAX without its silent conversions, for tests of our own mathematics."""
+"""JAX without its silent conversions, for tests of our own mathematics.
+
+Ranks are strict in the tests of models, training and studies. Types are strict in those of models only: Adam of Optax
+raises a decay to the power of a whole number, and our own random streams add whole numbers of two widths.
+"""
 
 import jax
 import pytest

@@ -29,9 +29,16 @@ class InputError(ValueError):
 
 
 class ProcessLost(ConnectionError):
-    """One of the processes that train a model together is gone, or has failed."""
+    """One of the processes that train a model together is gone, or has failed.
+
+    Attributes
+    ----------
+    reason
+        How this was noticed.
+    """
 
     def __init__(self, reason: str = "") -> None:
+        self.reason = reason
         detail = f" ({reason})" if reason else ""
         super().__init__(f"a process of the mesh is gone{detail}; start all of them again to resume")
 

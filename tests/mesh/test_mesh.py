@@ -445,8 +445,8 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
-def train_slowly(folder, out):
-    children = train_together(folder, out, program=(sys.executable, "-c", TRAINS))
+def train_slowly(folder, out, program=TRAINS):
+    children = train_together(folder, out, program=(sys.executable, "-c", program))
     for child in children:
         while (line := child.stderr.readline()) != "stepped\n":
             assert line, child.communicate()
@@ -469,17 +469,65 @@ def test_sigterm_of_one_saves_and_stops_both(tuned, tmp_path):
     np.testing.assert_allclose(resumed.loss, alone.loss, rtol=1e-5)
 
 
-def test_a_killed_process_ends_the_other_soon_and_in_one_line(tuned, tmp_path):
-    children = train_slowly(tuned[0], tmp_path / "out")
+@pytest.mark.parametrize(
+    ("killed", "busy"),
+    [(0, False), (0, True), (1, False)],
+    ids=["the first", "the first, between steps", "the second"],
+)
+def test_a_killed_process_ends_the_other_soon_and_in_one_line(killed, busy, tuned, tmp_path):
+    """The first one coordinates. Without it JAX aborts the others, wherever they are."""
+    folder, alone = tuned
+    program = (
+        TRAINS.replace("sleep(0.1)", f"sleep(0.1 if sys.argv[-1] == '{killed}' else 3)") if busy else TRAINS
+    )
+    children = train_slowly(folder, tmp_path / "out", program)
     began = time.monotonic()
-    children[1].kill()
-    _, said = children[0].communicate(timeout=60)
-    assert children[0].returncode == 74
-    assert time.monotonic() - began < 30
-    assert "a process of the mesh is gone" in said.splitlines()[-1]
-    assert "start all of them again to resume" in said.splitlines()[-1]
-    assert "Check failure" not in said
-    children[1].communicate()
+    children[killed].kill()
+    _, said = children[1 - killed].communicate(timeout=60)
+    assert children[1 - killed].returncode == 74
+    assert time.monotonic() - began < 10
+    (line,) = [line for line in said.splitlines() if line != "stepped"]
+    assert line.startswith("denseam: a process of the mesh is gone")
+    assert "start all of them again to resume" in line
+    children[killed].communicate()  # the child that trains has ended with it: else its output would be open
+    if busy or killed:
+        return
+    again = train_together(folder, tmp_path / "out")
+    said = [child.communicate(timeout=120) for child in again]
+    assert [child.returncode for child in again] == [0, 0], said
+    same_model(tmp_path / "out", alone)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("frozen", [0, 1])
+def test_a_frozen_process_ends_the_other_in_one_line(frozen, tuned, tmp_path):
+    """As a machine that is lost: nothing says so, but it no longer answers."""
+    children = train_slowly(tuned[0], tmp_path / "out")
+    pid = children[frozen].pid
+    trainer = int(Path(f"/proc/{pid}/task/{pid}/children").read_text())
+    os.kill(trainer, signal.SIGSTOP)
+    try:
+        _, said = children[1 - frozen].communicate(timeout=60)
+    finally:
+        os.kill(trainer, signal.SIGKILL)
+    assert children[1 - frozen].returncode == 74
+    (line,) = [line for line in said.splitlines() if line != "stepped"]
+    assert line.startswith("denseam: a process of the mesh is gone")
+    children[frozen].communicate()
+
+
+def test_bad_input_of_one_ends_both(tuned, tmp_path):
+    began = time.monotonic()
+    folder, _ = tuned
+    (tmp_path / "x-0.npy").write_bytes((folder / "x.npy").read_bytes())  # and none for the second
+    joined = ("--coordinator", "ADDRESS", "--processes", "2", "--process", "PROCESS", "--quiet")
+    data = ("train", tmp_path / "x-PROCESS.npy", "--tuned", folder, "--out", tmp_path / "out")
+    children = together(PROGRAM, *data, "--mesh", "memories=2,batch=2", *joined)
+    said = [child.communicate(timeout=60) for child in children]
+    assert [child.returncode for child in children] == [64, 64], said
+    assert said[0][1] == "denseam: another process refuses its input\n"
+    assert "x-1.npy" in said[1][1]
+    assert time.monotonic() - began < 40
 
 
 #: Says what the first of two processes has.

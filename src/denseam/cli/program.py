@@ -10,14 +10,14 @@ import os
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from denseam import __version__
 from denseam.cli.options import Command, Exemplified
-from denseam.errors import DataWarning, InputError, NotWritten, ProcessLost, TrackerWarning
+from denseam.errors import DataWarning, InputError, NotWritten, TrackerWarning
 from denseam.training.cache import keep_programs, use_no_programs
 
 if TYPE_CHECKING:
@@ -84,10 +84,19 @@ def show(json_: bool, document: dict[str, Any], print_text: Callable[..., Any], 
 def main(arguments: list[str] | None = None) -> int:
     """Run the program; return its exit code."""
     chosen = {"debug": False}
-    try:
+
+    def command() -> Any:
         _check_streams()
         with _warnings_in_one_line():
-            code = app.main(args=arguments, prog_name="denseam", standalone_mode=False, obj=chosen)
+            return app.main(args=arguments, prog_name="denseam", standalone_mode=False, obj=chosen)
+
+    return exit_code(command, chosen)
+
+
+def exit_code(run: Callable[[], Any], chosen: Mapping[str, bool]) -> int:
+    """Return the exit code of a command that runs; an error is printed as one line."""
+    try:
+        code = run()
         sys.stdout.flush()
         return code if isinstance(code, int) else OK
     except (BrokenPipeError, SystemExit):  # click and rich exit with 1, the code of a verdict
@@ -100,8 +109,6 @@ def main(arguments: list[str] | None = None) -> int:
             sys.stdout.flush()
         except OSError:  # standard output is full or closed
             _write_no_more()
-        if isinstance(error, ProcessLost):
-            os._exit(code)  # at its end JAX would wait for the lost process, and abort
         return code
 
 

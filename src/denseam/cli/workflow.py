@@ -247,32 +247,47 @@ def train(
 
     Without --tuned, train with the learning rate --eta0; the target is then described as for denseam tune.
     """
-    import jax
-
-    from denseam.report.plots import draw_training
     from denseam.report.trackers import check_trackers
-    from denseam.training.processes import join_processes, stdout_apart
-    from denseam.workflow.target import train_target
 
     folder, _ = together(
         lambda: _folder(tuned, target.get(ETA0.document), scale, out), lambda: check_trackers(log)
     )
     if coordinator is None and (processes is not None or process is not None):
         raise InputError("processes and process need a coordinator: HOST:PORT of the first process, or auto")
-    # The first collective prints to standard output, where only one JSON document may be.
-    apart = stdout_apart() if coordinator else contextlib.nullcontext()
-    with interruptible(folder) as stop, apart:
-        if coordinator is not None:
-            join_processes(coordinator, processes, process)
-        recipe = _recipe(data, tuned, target, accept)
-        others = jax.process_index() > 0  # only the first process reports
-        with progress_in(folder, quiet or others, () if others else log) as progress:
-            trained = train_target(recipe, folder, scale=scale, stop=stop, progress=progress, **options)
-    if not jax.process_index():  # only the first process draws and prints
-        files = [str(f) for f in (*trained.files, *draw_training(trained, folder))]
-        document = trained.to_json() | {"out": folder, "files": files}
-        show(json_, document, print_trained, trained, folder, files)
-    return OK if trained.status == "finished" else 1
+
+    def here() -> int:
+        import jax
+
+        from denseam.report.plots import draw_training
+        from denseam.training.processes import accepted_by_all, join_processes, stdout_apart
+        from denseam.workflow.target import train_target
+
+        # The first collective prints to standard output, where only one JSON document may be.
+        apart = stdout_apart() if coordinator else contextlib.nullcontext()
+        with interruptible(folder) as stop, apart:
+            if coordinator is not None:
+                join_processes(coordinator, processes, process)
+            recipe = accepted_by_all(lambda: _recipe(data, tuned, target, accept))
+            others = jax.process_index() > 0  # only the first process reports
+            with progress_in(folder, quiet or others, () if others else log) as progress:
+                trained = train_target(recipe, folder, scale=scale, stop=stop, progress=progress, **options)
+        if not jax.process_index():  # only the first process draws and prints
+            files = [str(f) for f in (*trained.files, *draw_training(trained, folder))]
+            document = trained.to_json() | {"out": folder, "files": files}
+            show(json_, document, print_trained, trained, folder, files)
+        return OK if trained.status == "finished" else 1
+
+    if coordinator is None:
+        return here()
+    from denseam.cli.child import in_child
+
+    return in_child(here, _leave, click.get_current_context().obj)
+
+
+def _leave() -> None:
+    from denseam.training.processes import leave_processes
+
+    leave_processes()
 
 
 def _folder(tuned: str | None, eta0: float | None, scale: int | None, out: str | None) -> str:

@@ -57,6 +57,11 @@ def write(
     return target
 
 
+def checksums(tensors: Mapping[str, Any]) -> dict[str, int]:
+    """Return the checksum of each tensor, as a file from `write` holds it."""
+    return {name: _sum_here(tensor, ALONE) for name, tensor in tensors.items()}
+
+
 def _sum_here(tensor: Any, writers: Writers) -> int:
     """Return the sum of the checksums of the rows that this process writes.
 

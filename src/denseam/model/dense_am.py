@@ -319,8 +319,17 @@ class DenseAM(eqx.Module):
 
     def readout(self, h: Float[Array, "*samples K"]) -> Float[Array, "*samples N"]:
         """Return s2 W̃ᵀ σ(h) + c."""
-        y = self.s2 * (self.centre(self.activation.activation(h)) @ self.W)
+        y = self.s2 * (self.centre(self._answers(h)) @ self.W)
         return y + for_each(self.s_c * self.c, y)
+
+    def _answers(self, h: Array) -> Array:
+        """Return σ(h), also of an h so large that rounding errors are."""
+        return self.activation.activation(self.activation.lowered(h)[0])
+
+    def _potential(self, h: Array) -> Array:
+        """Return Φ(h), also of such an h."""
+        rest, a = self.activation.lowered(h)
+        return self.activation.value(rest) + a
 
     def update(self, x: Float[ArrayLike, "*samples N"]) -> Float[Array, "*samples N"]:
         """Return f(x) = s2 W̃ᵀ σ(s1 W̃ g(x) + b̃) + c: one step of the memory (eq. f-def)."""
@@ -351,14 +360,14 @@ class DenseAM(eqx.Module):
             x = self._samples("x", x)
             return self._energy_at(x, self.hidden(x))
         x, h = self._populations(x, h)
-        S = self.activation.activation(h)
+        S = self._answers(h)
         # (h − b̃)·σ/s1 − σᵀ W̃ (n ⊙ g) = (h − z)·σ/s1 with z = s1 W̃ (n ⊙ g) + b̃
         mismatch = jnp.sum((h - self.hidden(x)) * S, axis=-1)
-        return self._feature_energy(x) + (mismatch - self.activation.value(h)) / self.s1
+        return self._feature_energy(x) + (mismatch - self._potential(h)) / self.s1
 
     def _energy_at(self, x: Array, h: Array) -> Array:
         """Return E_eff(x), given the hidden neurons h = hidden(x)."""
-        return self._feature_energy(x) - self.activation.value(h) / self.s1
+        return self._feature_energy(x) - self._potential(h) / self.s1
 
     def _feature_energy(self, x: Array) -> Array:
         g, c = self.features.activation(x), for_each(self.s_c * self.c, x)

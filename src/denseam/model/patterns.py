@@ -220,6 +220,10 @@ def spacing(
     separations, others, gaps, rounding = (
         np.concatenate([np.asarray(v) for v in c]) for c in zip(*pieces, strict=True)
     )
+    if not np.isfinite(separations).all():
+        raise InputError(
+            f"patterns must be so small that {patterns.dtype} can hold the squares of their distances"
+        )
     least = int(np.argmin(separations))
     closest = (int(which[least]), int(others[least]))
     if separations[least] <= _RESOLVED * rounding.max():
@@ -319,7 +323,13 @@ def _rectified(patterns: Array, activation: ReLU, features: Elementwise | None) 
     s1 = 1 / float(jnp.min(overlaps))
     b = 1 - s1 * overlaps
     some = patterns[np.linspace(0, len(patterns) - 1, min(len(patterns), _SOME)).round().astype(int)]
-    return Parts(b, s1, 1 / float(_amplitude(patterns, b, s1, activation, g, some)), activation, g, None)
+    amplitude = float(_amplitude(patterns, b, s1, activation, g, some))
+    if not 0 < amplitude < math.inf:
+        raise InputError(
+            f"power must be smaller for these patterns: with relu^{activation.power:g} their outputs have "
+            f"the size {amplitude:g} in {patterns.dtype}"
+        )
+    return Parts(b, s1, 1 / amplitude, activation, g, None)
 
 
 @eqx.filter_jit

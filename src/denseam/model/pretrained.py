@@ -14,13 +14,26 @@ from typing import Any
 
 import numpy as np
 
-from denseam.errors import InputError, named, path_of, refuse, shown, typed
+from denseam.errors import (
+    InputError,
+    named,
+    path_of,
+    read_entries,
+    refuse,
+    shown,
+    table_of,
+    typed,
+    whole_number,
+)
 from denseam.files import json_table, make_folder, text_of, write_whole
+from denseam.model.checkpoint import checksums
 from denseam.model.shared import scales_of
 
 CONFIG, TENSORS, CARD = "config.json", "model.safetensors", "README.md"
 #: What the configuration says about the kind of model.
 TYPE = "denseam"
+#: The entry of the configuration with the checksums of the tensors.
+SUMS = "checksums"
 _FORMAT = 1
 
 _CARD = """\
@@ -74,7 +87,8 @@ def write_pretrained(
     except OSError as error:
         raise InputError(f"folder {target}: cannot be written ({error.strerror})") from None
     arrays = {name: np.asarray(tensor, order="C") for name, tensor in tensors.items()}
-    config = {"model_type": TYPE, "architectures": [kind], "format": _FORMAT, **document}
+    sums = {SUMS: checksums(arrays)}
+    config = {"model_type": TYPE, "architectures": [kind], "format": _FORMAT, **document, **sums}
     # Hubs and loaders expect this entry; it does not say who may read the tensors.
     write_whole(target / TENSORS, save(arrays, metadata={"format": "pt"}))
     write_whole(target / CONFIG, json.dumps(config, indent=2, allow_nan=False).encode())
@@ -137,4 +151,17 @@ def read_pretrained(folder: str | os.PathLike[str]) -> tuple[dict[str, np.ndarra
             tensors = load_file(source / TENSORS)
         except (SafetensorError, ValueError, TypeError, KeyError) as error:
             raise InputError(f"{TENSORS} is not a readable safetensors file ({error})") from None
+        _compare(config.pop(SUMS, None), tensors)
     return tensors, config
+
+
+def _compare(stated: Any, tensors: Mapping[str, np.ndarray[Any, Any]]) -> None:
+    """Refuse tensors that are not those that were written; folders of early versions have no checksums."""
+    if stated is None:
+        return
+    sums = read_entries({SUMS: stated}, {SUMS: table_of(whole_number())})[SUMS]
+    refuse(
+        f"{TENSORS}: {name} is not what was written; if you changed it, remove {SUMS!r} from {CONFIG}"
+        for name, actual in checksums(tensors).items()
+        if sums.get(name, actual) != actual  # a name that is unknown is refused later
+    )

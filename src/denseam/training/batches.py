@@ -112,7 +112,7 @@ class View(eqx.Module):
             return jnp.broadcast_to(place >= N - self.hidden, shape)
         if self.by == "block":  # one that begins near the end goes on at the start
             first = jax.random.randint(key, (B, 1), 0, N)
-            return (place - first) % N < self.hidden
+            return (place[None] - first) % N < self.hidden
         return jnp.argsort(jax.random.uniform(key, shape), axis=-1) < self.hidden
 
     def of_rows(self, rows: Rows, Y: Float[Array, "*batches B N"]) -> Batch:

@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
@@ -14,7 +14,7 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
-from denseam.errors import InputError, ProcessLost, refuse
+from denseam.errors import InputError, ProcessLost, collecting, refuse
 from denseam.files import ALONE, Writers, each, make_folder
 
 #: Seconds without an answer after which JAX takes a process for dead, and aborts the others.
@@ -22,6 +22,7 @@ HEARTBEAT = 30
 
 #: A value that processes agree on.
 Plain = TypeVar("Plain", bool, int, float)
+Made = TypeVar("Made")
 
 
 def join_processes(coordinator: str, processes: int | None = None, process: int | None = None) -> None:
@@ -59,12 +60,19 @@ def join_processes(coordinator: str, processes: int | None = None, process: int 
         raise InputError(f"coordinator {coordinator}: {' '.join(str(error).split())[:200]}") from None
 
 
+def leave_processes() -> None:
+    """Wait until all processes leave, if this one has joined them."""
+    if jax.distributed.is_initialized():
+        with contextlib.suppress(RuntimeError):
+            jax.distributed.shutdown()  # type: ignore[no-untyped-call]
+
+
 @contextlib.contextmanager
 def joined_processes() -> Iterator[None]:
     """Turn the error of a step that another process no longer takes part in into `ProcessLost`.
 
-    Only if the first process lives: it coordinates, and without it JAX aborts the others, which cannot be
-    prevented from Python.
+    JAX may notice first, and abort this process. Python cannot prevent that: the command line trains in a
+    child (`denseam.cli.child`), whose parent reports it.
     """
     try:
         yield
@@ -108,6 +116,21 @@ def as_the_first_says(value: Plain) -> Plain:
     first = multihost_utils.broadcast_one_to_all(np.frombuffer(own.tobytes(), np.uint8))
     theirs: Plain = np.frombuffer(np.asarray(first, np.uint8).tobytes(), own.dtype)[0].item()
     return theirs
+
+
+def accepted_by_all(make: Callable[[], Made]) -> Made:
+    """Return what `make` returns; if it is refused in one process, it is in all of them."""
+    together, made = writers(), None
+    problems: list[str] = []
+    with collecting(problems):
+        made = make()
+    with joined_processes():
+        well = together.all_well(not problems)
+    if not well and not problems:
+        problems = ["another process refuses its input"]
+    refuse(problems)
+    assert made is not None
+    return made
 
 
 def largest(value: int) -> int:

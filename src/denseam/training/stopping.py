@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -113,5 +114,6 @@ def _watch(end: int, stop: Stop) -> None:
             stop.ask(number)
             first = first or time.monotonic()
             if time.monotonic() - first > ONE_REQUEST:
-                os.write(2, b"denseam: stopped at once\n")
+                with contextlib.suppress(OSError):
+                    os.write(sys.stderr.fileno(), b"denseam: stopped at once\n")
                 os._exit(128 + number)

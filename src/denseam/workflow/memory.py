@@ -41,6 +41,8 @@ MODEL = "memory.safetensors"
 #: Maximum number of steps of recall of a memory that was trained to denoise in one: many lead to its own
 #: attractors, which need not be near the sample.
 STEPS = 10
+#: Largest number of steps: the energy of every sample is kept for each.
+MOST_STEPS = 100_000
 #: Maximum size of the hidden states of the samples that are recalled at once, in bytes.
 PIECE_BYTES = 1 << 28
 #: Two states are one rest point if no entry differs by more than this times max(1, max|x|): a state that
@@ -302,7 +304,9 @@ class Memory:
                 cosines[t] += np.sum(np.sum(a * b, axis=1) / np.maximum(norms, 1e-30))
 
             state, once, rests = start[piece], start[piece], np.zeros(len(start[piece]), bool)
-            energies = np.repeat(np.asarray(self.model.energy(state))[:, None], steps + 1, axis=1)
+            first = np.asarray(self.model.energy(state))
+            _check_energies(first, begin, level)
+            energies = np.repeat(first[:, None], steps + 1, axis=1)
             taken = np.zeros(len(state), int)
             compare(0, state)
             for t in range(1, steps + 1):
@@ -337,6 +341,16 @@ class Memory:
         return Recall(completed, energies, jnp.ones(len(state), int), moving)
 
 
+def _check_energies(energies: Float[np.ndarray, " n"], begin: int, level: float) -> None:
+    """Refuse states that are so large that their energies, which hold squares, overflow."""
+    wrong = np.flatnonzero(~np.isfinite(energies))
+    if len(wrong):
+        raise InputError(
+            f"samples must be so small that {energies.dtype} can hold their energies, but the energy of "
+            f"sample {begin + wrong[0]} is {energies[wrong[0]]} with noise {level:g}"
+        )
+
+
 def recall_problems(
     noise: Sequence[float],
     steps: int | None = None,
@@ -348,6 +362,8 @@ def recall_problems(
         yield "noise must not be empty"
     for level in noise:
         yield from at_least_zero(noise=level)
+    if isinstance(steps, int) and steps > MOST_STEPS:
+        yield f"steps must be at most {MOST_STEPS}, got {steps}"
     yield from shared.recall_problems(*shared.steps_of_recall(None, steps, damping), tolerance)
 
 

@@ -66,6 +66,20 @@ def test_completion_weighs_patterns_by_what_is_known(name):
     np.testing.assert_allclose(model.complete(stranger, known), expected, rtol=1e-9)
 
 
+@pytest.mark.parametrize("size", [1e4, 1e7, 1e12])
+@pytest.mark.parametrize("cues", [1, 2, 8])
+def test_cues_of_an_absurd_size_recall_the_pattern_that_answers_most(cues, size):
+    """β h is 10⁹ and more, and its rounding errors are hundreds; the largest exponent must still be 0."""
+    X = np.random.default_rng(0).standard_normal((200, 16)).astype(np.float32)
+    model = DenseAM.from_patterns(X, dam.softmax(156384.0))
+    start = np.float32(size * np.random.default_rng(1).standard_normal((cues, 16)))
+    most = np.argmax(X.astype(np.float64) @ start.T.astype(np.float64), axis=0)
+    np.testing.assert_array_equal(jax.jit(lambda model, x: model.update(x))(model, start), X[most])
+    after = model.recall(start)
+    assert {row.tobytes() for row in np.asarray(after.state)} <= {row.tobytes() for row in X}
+    assert np.isfinite(after.energies).all()
+
+
 # --- softmax, what it promises -------------------------------------------------------------------
 
 
@@ -205,6 +219,7 @@ SAME = np.concatenate([PLAIN, PLAIN[2:3]])
         (SAME, {"activation": dam.relu(2)}, "patterns 2 and 5 are the same"),
         (np.concatenate([PLAIN, PLAIN[:1] * -0.0, PLAIN[:1] * 0.0]), {}, "patterns 5 and 6 are the same"),
         (1e4 + np.concatenate([PLAIN, PLAIN[1:2] * 1.01]), {}, "can resolve.*centre"),
+        (np.float32(1e30) * PLAIN.astype(np.float32), {}, "float32 can hold the squares of their distances"),
         (PLAIN, {"noise": -1}, "noise must be at least 0"),
         (PLAIN, {"noise": 1e30}, "noise must be at most .* for these patterns, got 1e.30"),
         (PLAIN, {"tolerance": 1}, "tolerance must be below 1"),
@@ -215,6 +230,7 @@ SAME = np.concatenate([PLAIN, PLAIN[2:3]])
             {"activation": dam.softmax(1e18)},
             "beta must be at most 1.7e.07 for these patterns, got 1e.18",
         ),
+        (PLAIN.astype(np.float32), {"activation": dam.relu(60)}, "power must be smaller .* the size (0|inf)"),
         (PLAIN, {"activation": dam.relu(3), "features": dam.tanh(0.5)}, "features must saturate"),
         (PLAIN, {"activation": dam.relu(2), "features": dam.identity()}, "features must saturate"),
         (np.vstack([PLAIN, np.zeros(8)]), {"activation": dam.relu(2)}, "must not be zero, as pattern 5 is"),

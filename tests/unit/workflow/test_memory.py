@@ -151,7 +151,10 @@ def test_bad_samples_are_refused():
     refused(lambda: m.encode(np.zeros((0, 42))), "at least one sample")
     refused(lambda: m.recall(SOME, noise=(0.1, -1)), "noise", "-1")
     refused(lambda: m.recall(SOME, noise=float("nan")), "noise")
+    stored = Memory(dam.DenseAM.from_patterns(np.eye(4, dtype=np.float32)), None, 0.0)
+    refused(lambda: stored.recall(np.eye(4), noise=1e30), "samples", "float32", "energies", "noise 1e+30")
     refused(lambda: m.recall(SOME, steps=0), "steps")
+    refused(lambda: m.recall(SOME, steps=10**9), "steps must be at most 100000")
     refused(lambda: m.recall(SOME, damping=1.5), "damping")
     refused(lambda: m.recall(SOME, tolerance=-1), "tolerance")
 

@@ -72,6 +72,10 @@ class Lagrangian(eqx.Module):
         """Return σ(h)·h − Φ(h): the convex conjugate of Φ, at σ(h)."""
         return jnp.sum(self.activation(h) * h, axis=-1) - self.value(h)
 
+    def lowered(self, h: Vector) -> tuple[Vector, Scalar | float]:
+        """Return h − a and a number a, for which σ(h) = σ(h − a) and Φ(h) = Φ(h − a) + a; here a = 0."""
+        return h, 0.0
+
 
 class Elementwise(Lagrangian):
     """A Lagrangian that is a sum over neurons: Φ(h) = Σ_k φ(h_k), σ_k = φ′(h_k)."""
@@ -147,7 +151,7 @@ def from_json(document: dict[str, Any]) -> Lagrangian:
     """Read what `to_json` wrote."""
     parameters = dict(document)
     name = parameters.pop("name", None)
-    if name not in _REGISTRY:
+    if not isinstance(name, str) or name not in _REGISTRY:
         raise InputError(f"Lagrangian must be {listed(_REGISTRY)} (or be registered first), got {name!r}")
     try:
         return _REGISTRY[name](**parameters)

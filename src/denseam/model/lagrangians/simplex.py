@@ -58,6 +58,16 @@ class Softmax(Lagrangian):
         S = self.activation(h)
         return self.beta * S * (v - jnp.sum(S * v, axis=-1, keepdims=True))
 
+    def lowered(self, h: Vector) -> tuple[Vector, Scalar]:
+        """Return h − max h and max h.
+
+        Of βh − max βh compilers make one operation, which does not round βh. The largest exponent is then not
+        0 but a rounding error: hundreds, if βh is 10¹⁰ in float32, and σ is 0/0. Of h − max h it is 0.
+        Training has bounded h, and does without.
+        """
+        largest = jax.lax.stop_gradient(jnp.max(h, axis=-1, keepdims=True))
+        return h - largest, largest[..., 0]
+
 
 @register
 class Ghostmax(Lagrangian):
