@@ -76,7 +76,8 @@ class Case(NamedTuple):
         return SCALES[self.regime][:3] if small and self.regime == "proportional" else SCALES[self.regime]
 
 
-#: Wrong rows, which must not transfer. A spherical norm of length 1 is one of length √N with another s1.
+#: Wrong rows, which must not transfer. A norm of another length than √N is this one with another s1: N^-1 for
+#: the length 1, and 1 for the length N.
 CONTROLS = (
     Case("sigmoid", "adam", "proportional", "eta_W=N^1/2"),
     Case("softplus", "sgd", "proportional", "s2=K^-1"),
@@ -84,6 +85,8 @@ CONTROLS = (
     Case("relative-entmax(1.5)", "sgd", "memories-only", "eta_W=1"),
     Case("relu", "sgd", "proportional", "s1=N^-1", "spherical-norm"),
     Case("relu", "adam", "proportional", "s1=N^-1", "spherical-norm"),
+    Case("relu", "sgd", "proportional", "s1=1", "spherical-norm"),
+    Case("relu", "adam", "proportional", "s1=1", "spherical-norm"),
 )
 
 

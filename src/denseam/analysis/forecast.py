@@ -58,8 +58,8 @@ TABLE = "calibration.json"
 class Setting:
     """What the constants of a forecast depend on.
 
-    All models of the corpus are as prescribed, and were trained at a constant rate; `prescribed` says that a
-    model is one of these.
+    All models of the corpus are as prescribed, have tanh features, and were trained at a constant rate;
+    `prescribed` says that a model is one of these.
     """
 
     activation: str

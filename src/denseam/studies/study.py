@@ -331,7 +331,7 @@ class Study(Description, Shown):
             parts.append(f"{self.steps}-steps")
         if self.nesterov is not None:
             parts.append("nesterov" if self.nesterov else "heavy-ball")
-        if not self._usual_features:
+        if not self.usual_features:
             parts.append(f"{_plain_name(self.features)}-features")
         if self.learning_schedule.name != "constant":
             parts.append(self.learning_schedule.name)
@@ -359,7 +359,8 @@ class Study(Description, Shown):
         return lagrangian_of(self.feature_activation, None, "feature_activation")
 
     @property
-    def _usual_features(self) -> bool:
+    def usual_features(self) -> bool:
+        """Whether the features are tanh."""
         return bool(self.feature_activation == parameters(Description)["feature_activation"].default)
 
     def rule(self) -> Parameterization:
@@ -484,7 +485,7 @@ class Study(Description, Shown):
 
     def _features_key(self) -> dict[str, Any]:
         """Return the activation of the features, unless it is the usual one."""
-        return {} if self._usual_features else {"features": lagrangians.to_json(self.features)}
+        return {} if self.usual_features else {"features": lagrangians.to_json(self.features)}
 
     def _schedule_key(self) -> dict[str, Any]:
         """Return the name of a schedule that is not constant, and what somebody's own function gives."""

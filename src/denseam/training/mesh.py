@@ -13,6 +13,8 @@ three more for softmax   its maximum, its normalisation, and the one in its slop
 one sum over the batch   of the gradients, the loss with them                        K N/M + K/M + N + 1
 =======================  ==========================================================  ================
 
+Norms of features need none: every device has all features of its samples.
+
 The two products of the gradient are stacked, so that they are summed once (`joined='stacked'`), also where
 there are T steps of recall. Each of these needs the first rows once more, and of WᵀA on the way back too.
 """

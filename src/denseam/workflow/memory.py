@@ -32,7 +32,7 @@ from denseam.errors import (
 from denseam.files import ALONE, Writers
 from denseam.model import checkpoint, pretrained, shared
 from denseam.model.dense_am import DenseAM, Recall
-from denseam.model.lagrangians import Softmax
+from denseam.model.lagrangians import Elementwise, Softmax
 from denseam.workflow.course import Hint, hint
 from denseam.workflow.likeness import Difference, Reference, differences, unlike_training
 
@@ -201,9 +201,10 @@ class Memory:
     def clamp(self, known: Any, rows: int) -> Bool[np.ndarray, "rows N"]:
         """Return which features of the memory are known, from a mask over those of the file.
 
-        A block of pixels is known if all of its pixels are. Projections mix all features, so that no single
-        feature can be held: such memories take no mask.
+        A block of pixels is known if all of its pixels are. Projections and norms mix all features, so that
+        no single feature can be held: such memories take no mask.
         """
+        shared.check_single("mask", self.model.features, Elementwise)
         mask, sizes = np.asarray(known), (self.features, self.model.N)
         flat = mask.reshape(1, -1) if mask.size in (0, 1, *sizes) else mask.reshape(len(mask), -1)
         if flat.shape[1] not in sizes or len(flat) not in (1, rows):

@@ -210,7 +210,8 @@ class Search:
         study = wanted.study
         self.setting = Setting(
             study.lagrangian.name, float(getattr(study.lagrangian, "power", 1)), study.optimizer,
-            study.regime.name, terms.by, terms.probe, obstacle(study) is None and not study.scheduled,
+            study.regime.name, terms.by, terms.probe,
+            obstacle(study) is None and not study.scheduled and study.usual_features,
         )  # fmt: skip
 
     # --- runs --------------------------------------------------------------------------------------

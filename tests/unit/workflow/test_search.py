@@ -355,6 +355,8 @@ def test_a_setting_without_a_calibration_is_refused_unless_it_is_very_sure(searc
     assert found.forecast.entry == constants(Setting("tanh", 1.0, "adam", "proportional"))
     assert found.forecast.entry.families == 0
     assert found.forecast.regret_bound == 0.02  # at least 2 * 2.0 * 0.0039: twice that of relu
+    norms = searched(flat(), feature_activation="layer-norm")  # the corpus has tanh
+    assert (norms.forecast.entry.families, norms.forecast.regret_bound) == (0, 0.02)
 
 
 LENGTHS = {
