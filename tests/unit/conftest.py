@@ -50,6 +50,14 @@ def pytest_collection_modifyitems(config, items):
         items[:] = [item for item in items if item not in left]
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish():
+    """Let the collector of garbage leave what stays: tracing makes many objects, and it would look at all of them often."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(200_000, 20, 100)
+
+
 def _number(item):
     """A number that a test keeps when others come or go."""
     return zlib.crc32(item.nodeid.encode())
