@@ -34,8 +34,9 @@ os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
 
 #: The files that take longest, in this order, so that none of them is begun last; the others come after them.
 LONGEST_FIRST = (
-    "coordinates", "gallery", "workflow", "cli", "compatibility", "engine", "dense_am", "training", "probes", "lagrangians", "memory",
-    "figures", "tuning", "theory", "optimized", "readers", "docs", "target", "store", "public", "calibration", "report",
+    "gallery", "engine", "coordinates", "workflow", "training", "lagrangians", "probes", "dense_am", "compatibility", "cli", "figures",
+    "theory", "trajectory", "energies", "tuning", "patterns", "optimized", "recorded", "public", "memory", "store", "sklearn", "readers",
+    "boundary", "target", "finder", "calibration", "report",
 )  # fmt: skip
 
 
