@@ -12,6 +12,7 @@ from denseam.paper.missing import Choice
 from denseam.paper.readings import READINGS, TRAINED
 from denseam.paper.sizes import SIZES
 from tests.drawn import DRAWN, OTHERS, figures, is_made, made_up
+from tests.sampled import sampled
 
 ONE = Choice((TRAINED,))
 
@@ -21,7 +22,11 @@ def test_every_other_figure_is_trained_drawn_and_judged(name, folder, coarsely):
     is_made(name, folder)
 
 
-@pytest.mark.parametrize("name", DRAWN)
+#: They measure for themselves, and for long; `test_capacity` and `test_recall_curves` test what they measure.
+LONG = {"recall-curves", "storage"}
+
+
+@pytest.mark.parametrize("name", sampled(DRAWN, set(DRAWN) - LONG))
 def test_figures_of_every_kind_are_drawn_and_judged(name, folder, coarsely, monkeypatch):
     monkeypatch.setattr("denseam.studies.runner.train_runs", made_up)
     is_made(name, folder / "made-up")
