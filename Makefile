@@ -3,6 +3,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# Processes of each suite of tests.
+WORKERS ?= 2
+PYTEST := $(BIN)/pytest -q
+PARALLEL := $(PYTEST) -n $(WORKERS)
+# Bytecode is kept: tests start many programs, and each would compile the library again.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo test lint unit test-slow coverage test-torch test-page test-mesh test-trackers test-cluster test-slurm test-faults test-oldest bench gallery calibration calibration-data docs clean
 
@@ -22,7 +28,9 @@ $(VENV)/.%: pyproject.toml $(VENV)/.made
 demo: $(VENV)/.base
 	$(BIN)/denseam demo --out demo
 
-test: lint unit
+# The types are checked beside the tests: that takes one core, and some tests wait.
+test: $(VENV)/.test
+	+$(MAKE) --jobs=2 lint unit
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
@@ -33,11 +41,11 @@ lint: $(VENV)/.test
 # A file goes to one worker, since its tests share programs and fixtures; conftest.py orders the files.
 # FULL=1 adds the slow tests.
 unit: $(VENV)/.test
-	$(BIN)/pytest -n 2 --dist loadfile -q $(if $(FULL),-m 'slow or not slow')
+	$(PARALLEL) --dist loadfile $(if $(FULL),-m 'slow or not slow')
 
 # What `make test` leaves out: all rows of products, large sizes, many kills. PART=k/n takes every n-th of them.
 test-slow: $(VENV)/.test
-	$(BIN)/pytest -n 2 --dist loadfile -q -m slow
+	$(PARALLEL) --dist loadfile -m slow
 
 # PyTorch in a pinned version, since a plain one brings gigabytes of CUDA along; and packages of others in which
 # memories must work.
@@ -47,7 +55,7 @@ $(VENV)/.torch: Makefile $(VENV)/.test
 	touch $@
 
 test-torch: $(VENV)/.torch
-	$(BIN)/pytest -n 2 -q tests/torch
+	$(PARALLEL) tests/torch
 
 # Lines and branches that the tests of one process run: those of units, slow ones too, of PyTorch and of the mesh.
 $(VENV)/.coverage: $(VENV)/.torch
@@ -56,9 +64,9 @@ $(VENV)/.coverage: $(VENV)/.torch
 
 coverage: $(VENV)/.coverage
 	rm -f .coverage
-	$(BIN)/pytest -n 2 --dist loadfile -q -m 'slow or not slow' --cov --cov-report=
-	$(BIN)/pytest -n 2 -q tests/torch --cov --cov-append --cov-report=
-	$(BIN)/pytest -n 2 -q tests/mesh --cov --cov-append --cov-report=
+	$(PARALLEL) --dist loadfile -m 'slow or not slow' --cov --cov-report=
+	$(PARALLEL) tests/torch --cov --cov-append --cov-report=
+	$(PARALLEL) tests/mesh --cov --cov-append --cov-report=
 	$(BIN)/coverage html --quiet
 	$(BIN)/coverage report --skip-covered --fail-under=95
 
@@ -69,11 +77,11 @@ $(VENV)/.browser: pyproject.toml $(VENV)/.test
 
 test-page: $(VENV)/.browser
 	@test -n "$${CHROMIUM:-$$(command -v chromium)}" || { echo "test-page needs Chromium: apt-get install chromium, or set CHROMIUM" >&2; exit 1; }
-	$(BIN)/pytest -q tests/page
+	$(PYTEST) tests/page
 
 # One model on eight virtual devices.
 test-mesh: $(VENV)/.test
-	$(BIN)/pytest -n 2 -q tests/mesh
+	$(PARALLEL) tests/mesh
 
 # What W&B, TensorBoard and MLflow keep on this machine, read back with their own packages.
 $(VENV)/.trackers: pyproject.toml $(VENV)/.test
@@ -81,7 +89,7 @@ $(VENV)/.trackers: pyproject.toml $(VENV)/.test
 	touch $@
 
 test-trackers: $(VENV)/.trackers
-	$(BIN)/pytest -q tests/trackers
+	$(PYTEST) tests/trackers
 
 # Studies on a Dask cluster of real processes, some of which are killed.
 $(VENV)/.dask: pyproject.toml $(VENV)/.test
@@ -89,17 +97,17 @@ $(VENV)/.dask: pyproject.toml $(VENV)/.test
 	touch $@
 
 test-cluster: $(VENV)/.dask
-	$(BIN)/pytest -q tests/cluster
+	$(PYTEST) tests/cluster
 
 # The same as jobs of a real Slurm (Debian's slurm-wlm and munge), which the tests start and stop themselves. FULL=1 adds
 # jobs that run out of time, which takes minutes.
 test-slurm: $(VENV)/.dask
-	$(BIN)/pytest -q tests/slurm $(if $(FULL),-m 'slow or not slow')
+	$(PYTEST) tests/slurm $(if $(FULL),-m 'slow or not slow')
 
 # Failing writes, killed processes and bad input: a sample that is the same each time, or with FULL=1 everything, whose
 # table goes to docs/faults.json.
 test-faults: $(VENV)/.test
-	$(BIN)/pytest -q tests/faults
+	$(PYTEST) tests/faults
 
 # The lowest versions that pyproject.toml allows, in a virtual environment of their own. OLDEST=highest: the highest.
 OLDEST ?= lowest

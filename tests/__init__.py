@@ -6,6 +6,6 @@ from tests import shapes as shapes  # the checker of annotations is found by thi
 
 ROOT = Path(__file__).parent.parent
 
-#: Flags of XLA for tests: compiling is most of the time they take, and code that is optimized less is compiled in a
-#: third of it. `unit/test_optimized.py` runs some of them as users do.
-FAST = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
+#: Flags of XLA for tests: compiling is most of the time they take, and code that is optimized less, and compiled in one
+#: piece, takes a fourth of it. `unit/test_optimized.py` runs some of them as users do.
+FAST = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"

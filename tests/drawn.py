@@ -1,16 +1,22 @@
 """Figures at the smallest size, made in two files: those trained by SGD alone share programs, and so do the others.
 
+`make test` trains some of them, and draws and judges others from runs that are made up; `make test-slow` trains all.
+
 Each has its own folder: in one for all, every figure would read the runs of those before it, several times.
 """
 
 import itertools
 import json
+import math
+
+import numpy as np
 
 from denseam.paper.catalog import catalog, find
 from denseam.paper.gallery import make_figures
 from denseam.paper.missing import Choice
 from denseam.paper.readings import TRAINED
 from denseam.paper.sizes import SIZES
+from denseam.studies.runs import Outcome
 from tests.sampled import covering, sampled
 
 
@@ -18,24 +24,50 @@ def by_sgd_alone(figure):
     return bool(figure.settings) and all(setting.get("optimizer") == "sgd" for setting in figure.settings)
 
 
+def trained_kinds(figure):
+    """What a figure trains: activations, optimizers and data."""
+    keys = ("activation", "optimizer", "data", "shrink", "bias_init")
+    return {(key, setting.get(key)) for key in keys for setting in figure.settings}
+
+
 def kinds(figure):
-    """What a figure is made of: kinds of panels and of claims, activations, optimizers, regimes and data."""
+    """What a figure is made of: kinds of panels, claims and measurements, what it trains, regimes and probes."""
     tests = [test for claim in figure.claims for _, test in claim.tests]
     tests += itertools.chain.from_iterable(getattr(test, "tests", ()) for test in tests)
     parts = {type(part).__name__ for part in (*figure.panels, *tests, *figure.measurements)}
-    keys = ("activation", "optimizer", "regime", "data", "shrink", "bias_init", "probes")
-    return parts | {(key, setting.get(key)) for key in keys for setting in figure.settings}
+    parts |= {(key, setting.get(key)) for key in ("regime", "probes") for setting in figure.settings}
+    return parts | trained_kinds(figure)
 
 
 SGD_ALONE = [figure.name for figure in catalog() if by_sgd_alone(figure)]
 OTHERS = [figure.name for figure in catalog() if not by_sgd_alone(figure)]
-#: Figures with something of every kind; the others are slow.
-FEW = [figure.name for figure in covering(catalog(), kinds)]
+#: Figures that train something of every kind, and few programs; the training of the others is slow.
+TRAINED_FEW = [f.name for f in covering(catalog(), trained_kinds, lambda figure: 1 + len(figure.settings))]
+#: Figures with something of every kind, besides those; with made-up runs, but with measurements of their own.
+DRAWN = [figure.name for figure in covering(catalog(), kinds) if figure.name not in TRAINED_FEW]
 
 
 def figures(names):
     """Parameters of a test for each of these figures."""
-    return sampled(names, FEW)
+    return sampled(names, TRAINED_FEW)
+
+
+def made_up(study, specs, **_options):
+    """Instead of training: outcomes with an optimum, some divergence, and probes that grow with size."""
+    yield [made_up_run(study, spec) for spec in specs]
+
+
+def made_up_run(study, spec):
+    far = math.log10(spec.values["eta0"]) + 1.5
+    dead = far > 2.5
+    curve = np.linspace(1, 0.3 + 0.1 * far**2, study.epochs_at(spec.shape), dtype=np.float32)
+    end, steps = math.inf if dead else float(curve[-1]), study.steps_to_probe(spec.shape)
+    return Outcome(
+        spec=spec, status="diverged" if dead else "finished", diverged_at=0 if dead else None, initial_mse=1.0,
+        final_mse=end, heldout_mse=end, zero_mse=1.0, loss=np.full_like(curve, math.inf) if dead else curve,
+        seconds=0.0, device="cpu", probe_steps=steps,
+        probes={quantity: np.full(len(steps), spec.shape.N / 8) for quantity in study.probes},
+    )  # fmt: skip
 
 
 def is_made(name, parent):

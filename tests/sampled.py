@@ -10,14 +10,15 @@ def pairs(row):
     return set(itertools.combinations(enumerate(row), 2))
 
 
-def covering(rows, parts=pairs):
-    """Few of the rows, in which every part of any row occurs: greedily, always the same."""
+def covering(rows, parts=pairs, costs=lambda row: 1):
+    """Few of the rows, in which every part of any row occurs: greedily by the parts per cost, always the same."""
     rows, chosen = list(rows), []
-    missing = set().union(*map(parts, rows))
+    has = [set(parts(row)) for row in rows]
+    missing = set().union(*has)
     while missing:
-        best = max(rows, key=lambda row: len(parts(row) & missing))
-        chosen.append(best)
-        missing -= parts(best)
+        best = max(range(len(rows)), key=lambda i: len(has[i] & missing) / costs(rows[i]))
+        chosen.append(rows[best])
+        missing -= has[best]
     return chosen
 
 

@@ -34,8 +34,9 @@ os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
 
 #: The files that take longest, in this order, so that none of them is begun last; the others come after them.
 LONGEST_FIRST = (
-    "coordinates", "gallery", "workflow", "cli", "compatibility", "engine", "dense_am", "training", "probes", "lagrangians", "memory",
-    "figures", "tuning", "theory", "optimized", "readers", "docs", "target", "store", "public", "calibration", "report",
+    "gallery", "engine", "coordinates", "workflow", "training", "lagrangians", "probes", "dense_am", "compatibility", "cli", "figures",
+    "theory", "trajectory", "energies", "tuning", "patterns", "optimized", "recorded", "public", "memory", "store", "sklearn", "readers",
+    "boundary", "target", "finder", "calibration", "report",
 )  # fmt: skip
 
 
@@ -48,6 +49,14 @@ def pytest_collection_modifyitems(config, items):
         left = {item for item in items if item.get_closest_marker("slow") and _number(item) % n != k}
         config.hook.pytest_deselected(items=list(left))
         items[:] = [item for item in items if item not in left]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish():
+    """Let the collector of garbage leave what stays: tracing makes many objects, and it would look at all of them often."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(200_000, 20, 100)
 
 
 def _number(item):

@@ -8,7 +8,6 @@ import pytest
 
 from tests import ROOT
 
-SLOW = pytest.mark.slow
 DOCS = ROOT / "docs"
 
 
@@ -50,9 +49,8 @@ def test_every_quantity_is_in_its_table(generate):
     assert all(f"| `{name}` |" in table for name in QUANTITIES)
 
 
-@pytest.mark.parametrize(
-    "page", ["extending", pytest.param("store-and-recall", marks=SLOW), pytest.param("sklearn", marks=SLOW)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("page", ["extending", "store-and-recall", "sklearn"])
 def test_the_examples_of_a_page_run_as_printed(page, tmp_path):
     text = (DOCS / f"{page}.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)

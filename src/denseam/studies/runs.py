@@ -26,9 +26,7 @@ def build(study: Study, spec: RunSpec, start: Parameters | None, dtype: Any) -> 
     `start` are the initial parameters of the seed, if they have been drawn already.
     """
     scales = scales_of(study, spec)
-    # Its numbers become arrays, so that runs with different values share a program.
-    parts = activation_of(study, spec), study.features
-    activation, features = jax.tree.map(lambda v: jnp.asarray(v, dtype), parts)
+    activation, features = _arrays((activation_of(study, spec), study.features), dtype)
     if start is None:
         model = DenseAM.create(
             scales,
@@ -46,8 +44,15 @@ def build(study: Study, spec: RunSpec, start: Parameters | None, dtype: Any) -> 
             features=features, centred=study.centred, s_b=scales.s_b, s_c=scales.s_c,
         )  # fmt: skip
     model = dataclasses.replace(model, steps=steps_of(study, spec, scales, dtype))
-    optimizer = optimizer_of(study, spec, scales)
-    return model, jax.tree.map(lambda v: jnp.asarray(v, dtype), optimizer)
+    return model, _arrays(optimizer_of(study, spec, scales), dtype)
+
+
+def _arrays(tree: Any, dtype: Any) -> Any:
+    """Return a tree whose numbers are arrays, so that runs with different values share a program.
+
+    They are NumPy's: there are many, and those of JAX take longer to make.
+    """
+    return jax.tree.map(lambda v: np.asarray(v, dtype), tree)
 
 
 def steps_of(study: Study, spec: RunSpec, scales: Scales, dtype: Any) -> Steps | None:

@@ -215,11 +215,12 @@ def test_bad_input_is_refused(options, words):
 
 # --- where the model stays, and along the steps of recall ----------------------------------------
 
+STAYS = {"seeds": 4, "updates": 2, "features": 8, "memories": 16}
 
-@pytest.mark.parametrize("regime", FIXED_MODEL)
+
+@pytest.mark.parametrize("regime", sampled(FIXED_MODEL, ("batch-only", "steps-only")))
 def test_where_the_model_stays_states_do_and_only_a_batch_changes_a_step(regime):
-    small = {"seeds": 4, "updates": 2, "features": 8, "memories": 16}
-    found = dam.check("relu", "sgd", regime=regime, **small)
+    found = dam.check("relu", "sgd", regime=regime, **STAYS)
     assert found.status == "PASS", str(found)
     judged = {s.name for s in found.slopes if s.judged}
     assert {"Z", "F"} <= judged
@@ -227,15 +228,12 @@ def test_where_the_model_stays_states_do_and_only_a_batch_changes_a_step(regime)
 
 
 def test_a_step_of_recall_of_size_one_fails_along_the_steps():
-    small = {"regime": "steps-only", "seeds": 4, "updates": 2, "features": 16, "memories": 32}
-    right, wrong = (
-        dam.check("relu", "sgd", parameterization=rule, **small) for rule in ("prescription", "step=1")
-    )
-    assert right.status == "PASS", str(right)
+    wrong = dam.check("relu", "sgd", regime="steps-only", parameterization="step=1", **STAYS)
     assert wrong.status == "FAIL", str(wrong)
     assert wrong.letter == "T"
 
 
+@pytest.mark.slow
 def test_the_check_passes_where_features_and_steps_grow_together():
     growing = dam.ProportionalSteps(theta=1 / 4)
     found = dam.check("relu", "adam", regime=growing, scales=(32, 64, 128), updates=2, seeds=3)

@@ -132,7 +132,8 @@ def test_every_prescribed_row_has_a_start():
     assert set(STARTS) == {row for row in growing if row[1:] not in UNPRESCRIBED}
 
 
-@pytest.mark.parametrize("optimizer", sampled(OF_STEPS, ["adam"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("optimizer", OF_STEPS)
 def test_the_finder_recovers_the_power_of_the_steps(optimizer):
     found = dam.find_exponents(
         "relu", optimizer, regime="steps-only", scales=(8, 16, 64), seeds=4, updates=2,

@@ -309,9 +309,7 @@ def test_ctrl_c_stops_with_130_and_keeps_what_is_finished(tmp_path):
     import time
 
     out = tmp_path / "runs"
-    arguments = (
-        "sweep --activation relu --optimizer sgd --scales 16,64,128 --eta0 1e-3:0.1:8 --epochs 400 --out"
-    )
+    arguments = "sweep --activation relu --optimizer sgd --scales 8,64 --eta0 1e-3:0.1:8 --epochs 1000 --out"
     child = subprocess.Popen(
         [PROGRAM, *arguments.split(), out], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     )

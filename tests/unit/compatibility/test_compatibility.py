@@ -347,8 +347,13 @@ def tensors(path):
     return load_file(path)
 
 
+def arrays(path):
+    with np.load(path) as file:
+        return dict(file)
+
+
 def test_memories_of_old():
-    memory, old = dam.Memory.load("tuned/target/memory.safetensors"), np.load("tuned.npz")
+    memory, old = dam.Memory.load("tuned/target/memory.safetensors"), arrays("tuned.npz")
     assert memory.noise == load("recipe.json")["noise"]
     assert memory.encode(old["x"]) == pytest.approx(old["encoded"], rel=1e-5, abs=1e-6)
     assert memory.decode(old["encoded"]) == pytest.approx(old["decoded"], rel=1e-5, abs=1e-6)
@@ -357,7 +362,7 @@ def test_memories_of_old():
 
 @pytest.mark.parametrize("name", ["relu", "softmax", "identity"])
 def test_models_of_old(name, tmp_path):
-    model, old = dam.DenseAM.load(BASE / "models" / f"{name}.safetensors"), np.load("models/outputs.npz")
+    model, old = dam.DenseAM.load(BASE / "models" / f"{name}.safetensors"), arrays("models/outputs.npz")
     x = old[f"{name}.x"]
     assert np.asarray(model.update(x)) == pytest.approx(old[f"{name}.f"], rel=1e-5, abs=1e-6)
     assert np.asarray(model.energy(x)) == pytest.approx(old[f"{name}.E"], rel=1e-5, abs=1e-5)

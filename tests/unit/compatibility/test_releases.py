@@ -42,7 +42,8 @@ def test_its_memory_recalls_the_same(release, inside):
     options = ("--samples", 4, "--steps", 2, "--out", "out.npz", "--json")
     recalled = inside("recall", "trained/memory.safetensors", "x.npy", *options)
     assert recalled.returncode == 0, recalled.stderr
-    np.testing.assert_allclose(np.load("out.npz")["output"], release["outputs"], atol=1e-5)
+    with np.load("out.npz") as arrays:
+        np.testing.assert_allclose(arrays["output"], release["outputs"], atol=1e-5)
 
 
 def test_its_stopped_training_resumes_and_ends_as_it_would_have(release, inside):

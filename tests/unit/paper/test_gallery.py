@@ -11,7 +11,8 @@ from denseam.paper.gallery import make_figures, write_findings
 from denseam.paper.missing import Choice
 from denseam.paper.readings import READINGS, TRAINED
 from denseam.paper.sizes import SIZES
-from tests.drawn import OTHERS, figures, is_made
+from tests.drawn import DRAWN, OTHERS, figures, is_made, made_up
+from tests.sampled import sampled
 
 ONE = Choice((TRAINED,))
 
@@ -19,6 +20,16 @@ ONE = Choice((TRAINED,))
 @pytest.mark.parametrize("name", figures(OTHERS))
 def test_every_other_figure_is_trained_drawn_and_judged(name, folder, coarsely):
     is_made(name, folder)
+
+
+#: They measure for themselves, and for long; `test_capacity` and `test_recall_curves` test what they measure.
+LONG = {"recall-curves", "storage"}
+
+
+@pytest.mark.parametrize("name", sampled(DRAWN, set(DRAWN) - LONG))
+def test_figures_of_every_kind_are_drawn_and_judged(name, folder, coarsely, monkeypatch):
+    monkeypatch.setattr("denseam.studies.runner.train_runs", made_up)
+    is_made(name, folder / "made-up")
 
 
 def test_drawing_never_trains(folder, coarsely, monkeypatch):

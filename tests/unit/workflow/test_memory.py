@@ -562,7 +562,8 @@ def test_projected_images_are_written_without_single_pictures(here, monkeypatch)
     path = str(memory(12, shrink="pca", dtype=jnp.float32).save("pca.safetensors"))
     write_recalled(recall_file(path, "images.npy", samples=5, steps=3), "folder")
     assert [f.name for f in (here / "folder").iterdir()] == ["recalled.npz"]
-    assert np.load("folder/recalled.npz")["output"].shape == (1, 5, H, W)
+    with np.load("folder/recalled.npz") as arrays:
+        assert arrays["output"].shape == (1, 5, H, W)
 
 
 def test_nothing_is_written_when_the_input_is_bad(saved, here):

@@ -101,9 +101,10 @@ def test_train_recall_and_consistency(images, tuned, trained, tmp_path, inside):
         assert level["error_once"] < 0.9 * level["error_start"]
         assert level["energy_end"] < level["energy_start"]
         assert level["largest_rise"] < 1e-5
-    arrays = np.load(tmp_path / "recalled" / "recalled.npz")
-    assert arrays["output"].shape == (2, 20, 12, 12)
-    assert 100 < arrays["output"].mean() < 150  # in the values of the file
+    with np.load(tmp_path / "recalled" / "recalled.npz") as arrays:
+        output = arrays["output"]
+    assert output.shape == (2, 20, 12, 12)
+    assert 100 < output.mean() < 150  # in the values of the file
     assert len(list((tmp_path / "recalled" / "images").iterdir())) == 40
     assert (tmp_path / "recalled" / "recall.png").stat().st_size > 5000
 

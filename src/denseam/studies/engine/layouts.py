@@ -237,7 +237,9 @@ class OneByOne(Layout):
         p, (specs,), (built,) = self.program, self.chunk, self.built
         frames = [model.without_parameters() for model, _ in built]
         parameters = [model.parameters for model, _ in built]
-        states = [optimizer.init(model.parameters) for model, optimizer in built]
+        # The state of every optimizer begins with zeros, so that of one model serves all.
+        model, optimizer = built[0]
+        states = [optimizer.init(model.parameters)] * len(built)
         alive = [True] * len(specs)
         clock = time.perf_counter()
 
