@@ -281,7 +281,7 @@ def test_one_model_that_fails_is_too_large_or_the_error_is_shown(monkeypatch):
 
 def test_a_program_is_compiled_once_for_all_workers():
     """`jax.jit` lets the workers that need the same program wait for the one that compiles it."""
-    from denseam.studies.engine.programs import _FUNCTIONS
+    from denseam.studies.engine.programs import _ON_CPU
 
     class Heard(Progress):
         def __init__(self):
@@ -291,7 +291,7 @@ def test_a_program_is_compiled_once_for_all_workers():
             self.shapes.append(shape)
 
     study = replace(STUDY, scales=(13, 14), seeds=4, probes=("F",), name="")
-    advance = _FUNCTIONS["cpu"].advance
+    advance = _ON_CPU.advance
     heard, before = Heard(), advance._cache_size()
     outcomes(study, progress=heard, workers=4)
     assert advance._cache_size() - before == 2
