@@ -328,16 +328,37 @@ def _along(settings: Sequence[Any], axis: str) -> str:
     return table(("", *(f"{settings[0].letter} = {scale}" for scale in scales)), rows)
 
 
-def _best_of(setting: Any, scale: int, axis: str) -> str:
-    """Return the value of an axis with the lowest loss, in the geometric mean over seeds, and that loss."""
+def steps_from_one() -> str:
+    """Return what the best rate of N = 64 and T = 1 costs at the largest N, for every T."""
+    from denseam.paper.recall_steps import ALONG_STEPS, BASES, BOTH
+
+    scales = BOTH["SGD"].scales(results()["trained"].size)
+    rows = []
+    for name in BASES:
+        start = _losses(BOTH[name], min(scales), "eta0")
+        value = min(start, key=lambda eta0: start[eta0])
+        large = ALONG_STEPS[name, "isotropic"]
+        at = {T: _losses(large, T, "eta0") for T in large.scales(results()["trained"].size)}
+        costs = [f"{100 * (losses[value] / min(losses.values()) - 1):.1f} %" for losses in at.values()]
+        rows.append((name, f"{value:.2g}", *costs))
+    return table(("", "best at N = 64, T = 1", *(f"cost at T = {T}" for T in at)), rows)
+
+
+def _losses(setting: Any, scale: int, axis: str) -> dict[float, float]:
+    """Return the value of an axis → the loss at a scale, in the geometric mean over seeds."""
     losses: dict[float, list[float]] = {}
     for row in results()["trained"].rows(setting):
         if row["scale"] == scale:
             diverged = row["status"] == "diverged"
             losses.setdefault(row[axis], []).append(math.inf if diverged else row["final_mse"])
-    if not losses:
+    return {value: math.exp(_mean_log(seeds)) for value, seeds in losses.items()}
+
+
+def _best_of(setting: Any, scale: int, axis: str) -> str:
+    """Return the value of an axis with the lowest loss, and that loss."""
+    means = _losses(setting, scale, axis)
+    if not means:
         return NOT_RUN
-    means = {value: math.exp(sum(map(math.log, seeds)) / len(seeds)) for value, seeds in losses.items()}
     value = min(means, key=lambda v: means[v])
     return f"{value:.2g}: {means[value]:.3f}" if math.isfinite(means[value]) else "diverges"
 
@@ -373,6 +394,42 @@ def best_energy(size: str) -> str:
     return best_energy.table(size)
 
 
+def clothes() -> str:
+    """Return the losses of steps of recall on clothes."""
+    from docs import clothes
+
+    return clothes.table()
+
+
+#: What `calibration.together` wrote for N = 2048.
+TOGETHER = ROOT / "calibration" / "together-runs"
+
+
+def together() -> str:
+    """Return the set that was tuned small and short, beside the best of a search at the target."""
+    judged = json.loads((TOGETHER / "together.json").read_text(encoding="utf-8"))
+    searched = json.loads((TOGETHER / "search.json").read_text(encoding="utf-8"))
+    sets = {"tuned small": judged["tuned"], "best of the search": judged["best"]}
+    losses = {"tuned small": judged["losses"], "best of the search": judged["best_losses"]}
+    rows = [
+        (name, *(f"{value:.4g}" for value in values.values()), f"{math.exp(_mean_log(losses[name])):.4f}")
+        for name, values in sets.items()
+    ]
+    worst = max(judged["regret_by_seed"])
+    return (
+        table(("", *(f"`{axis}`" for axis in judged["tuned"]), "loss"), rows)
+        + f"\nThe tuned set costs {100 * judged['regret']:.2f} % ({100 * worst:.2f} % with the worst of "
+        f"{len(judged['losses'])} seeds that neither has seen). Tuning took "
+        f"{judged['tuning_operations']:.1e} operations, {100 * judged['share_of_search']:.3f} % of those of "
+        f"the search with its {searched['points'] + searched['scouted']} runs. The bound that `tune` gave was "
+        f"{100 * judged['regret_bound']:g} %.\n"
+    )
+
+
+def _mean_log(values: Sequence[float]) -> float:
+    return sum(map(math.log, values)) / len(values)
+
+
 #: File under `_generated` → what it holds.
 FRAGMENTS: Mapping[str, Callable[[], str]] = {
     "claims-summary.md": summary,
@@ -390,11 +447,14 @@ FRAGMENTS: Mapping[str, Callable[[], str]] = {
     "findings-lengths.md": functools.partial(findings, "batch-rule", "horizon-rule"),
     "findings-biases.md": functools.partial(findings, "steep-biases"),
     "steps-rule.md": steps_rule,
+    "steps-from-one.md": steps_from_one,
     "steps-time.md": steps_time,
     "findings-steps.md": functools.partial(findings, "steps-rule", "steps-size"),
     "findings-times.md": functools.partial(findings, "steps-time", "steps-digits"),
     "findings-softmax-steps.md": functools.partial(findings, "steps-softmax"),
     "findings-completion.md": functools.partial(findings, "completion"),
+    "clothes.md": clothes,
+    "together.md": together,
     "faults.md": faults,
     "energies-proportional.md": functools.partial(energies, "proportional"),
     "energies-memories-only.md": functools.partial(energies, "memories-only"),

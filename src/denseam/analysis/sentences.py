@@ -213,7 +213,10 @@ def _cost(v: Verdict) -> str:
         return ""
     if v.scale not in v.regret:
         return f"{_predicted(v)} at {v.scale_letter} = {v.scale}"
-    return f"it costs {_interval(v.regret[v.scale], v.regret_ci[v.scale])} at {v.scale_letter} = {v.scale}"
+    regret, where = v.regret[v.scale], f"at {v.scale_letter} = {v.scale}"
+    if math.isinf(regret):
+        return f"training diverges {where}"
+    return f"it costs {_interval(regret, v.regret_ci[v.scale])} {where}"
 
 
 def _predicted(v: Verdict) -> str:
