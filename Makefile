@@ -75,9 +75,9 @@ test-page: $(VENV)/.browser
 test-mesh: $(VENV)/.test
 	$(BIN)/pytest -n 2 -q tests/mesh
 
-# What W&B, TensorBoard and MLflow keep on this machine, read back with their own packages.
+# What W&B, TensorBoard and MLflow keep on this machine, read back with their own packages; and data of `datasets`.
 $(VENV)/.trackers: pyproject.toml $(VENV)/.test
-	$(PIP) --editable '.[test,trackers]'
+	$(PIP) --editable '.[test,trackers,datasets]'
 	touch $@
 
 test-trackers: $(VENV)/.trackers
