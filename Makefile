@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test lint unit test-slow coverage test-torch test-page test-mesh test-trackers test-cluster test-slurm test-faults test-oldest bench gallery calibration calibration-data docs clean
+.PHONY: demo test lint unit test-slow coverage test-torch test-page test-mesh test-trackers test-wheel test-cluster test-slurm test-faults test-oldest bench gallery calibration calibration-data docs clean
 
 # A stamp per set of extras; a changed pyproject.toml installs again.
 $(VENV)/.made:
@@ -82,6 +82,11 @@ $(VENV)/.trackers: pyproject.toml $(VENV)/.test
 
 test-trackers: $(VENV)/.trackers
 	$(BIN)/pytest -q tests/trackers
+
+# Packages as they are published, in an empty environment: `make test-wheel PYTHON=python3.13` for another interpreter,
+# FULL=1 for the demonstration, too.
+test-wheel: $(VENV)/.test
+	PYTHON=$(PYTHON) $(if $(FULL),FULL=1) $(BIN)/pytest -q tests/wheel
 
 # Studies on a Dask cluster of real processes, some of which are killed.
 $(VENV)/.dask: pyproject.toml $(VENV)/.test

@@ -1,4 +1,4 @@
-"""Tests: `unit` mirrors the source; `torch`, `mesh`, `cluster`, `slurm` and `page` need what their names say."""
+"""Tests: `unit` mirrors the source; `torch`, `mesh`, `cluster`, `slurm`, `page` and others need what their names say."""
 
 from pathlib import Path
 
