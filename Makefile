@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test lint unit test-slow coverage test-torch test-page test-mesh test-trackers test-wheel test-cluster test-slurm test-faults test-oldest bench gallery calibration calibration-data docs clean
+.PHONY: demo test lint unit test-slow coverage test-torch test-page test-mesh test-trackers test-wheel test-cluster test-slurm test-faults test-oldest bench gallery calibration calibration-data docs dist clean
 
 # A stamp per set of extras; a changed pyproject.toml installs again.
 $(VENV)/.made:
@@ -145,5 +145,10 @@ docs: $(VENV)/.docs
 	$(BIN)/sphinx-build -W --keep-going -q docs docs/_build/html
 	@echo "docs/_build/html/index.html"
 
+# The packages of a release.
+dist: $(VENV)/.test
+	rm -rf dist
+	$(BIN)/python -m hatchling build --directory dist
+
 clean:
-	rm -rf $(VENV) .venv-oldest demo digits calibration/data docs/_build docs/_generated htmlcov .coverage .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf dist $(VENV) .venv-oldest demo digits calibration/data docs/_build docs/_generated htmlcov .coverage .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
