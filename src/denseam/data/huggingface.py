@@ -12,13 +12,13 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from denseam.data.pictures import Encoded, decoded
-from denseam.data.raw import PIECE, Raw, Spool, check, line_of, pixel, quoted
+from denseam.data.raw import Raw, Spool, check, line_of, npy_pieces, pixel, quoted
 from denseam.data.tables import choose, is_list, stack, type_of, whole_columns
 from denseam.errors import TEXT, InputError, listed_of, named, path_of, read_entries, table_of
 from denseam.files import json_table, text_of, write_parts
@@ -101,18 +101,8 @@ def keep(dataset: Any, path: str | os.PathLike[str], column: str | None = None) 
             raise InputError(f"cannot be read ({line_of(error)})") from None
         if array.dtype == np.uint16:
             raise InputError("images must have 8 bits a pixel, got 16; divide them by 65535")
-    header = io.BytesIO()
-    form = np.lib.format
-    form.write_array_header_1_0(header, form.header_data_from_array_1_0(array))
-    content, size = header.getvalue(), len(header.getvalue()) + array.nbytes
-    write_parts(target, functools.partial(_fill, array), header=content, size=size)
+    write_parts(target, lambda file: file.writelines(npy_pieces(array)))
     return os.fspath(target)
-
-
-def _fill(array: npt.NDArray[Any], file: BinaryIO) -> None:
-    rows = max(1, PIECE // max(1, array[:1].nbytes))
-    for first in range(0, len(array), rows):
-        file.write(np.ascontiguousarray(array[first : first + rows]).data)
 
 
 def is_object(value: object) -> bool:

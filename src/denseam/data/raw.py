@@ -137,15 +137,22 @@ def sha256(path: Path) -> bytes:
 
 
 def npy_sha256(array: npt.NDArray[Any]) -> bytes:
-    """Return the hash of the bytes that `numpy.save` writes of an array, in pieces."""
+    """Return the hash of the bytes that `numpy.save` writes of an array."""
+    total = hashlib.sha256()
+    for piece in npy_pieces(array):
+        total.update(piece)
+    return total.digest()
+
+
+def npy_pieces(array: npt.NDArray[Any]) -> Iterator[Any]:
+    """Yield the bytes that `numpy.save` writes of an array: its header, and its rows in pieces."""
     header = io.BytesIO()
     form = np.lib.format
     form.write_array_header_1_0(header, form.header_data_from_array_1_0(array))
-    total = hashlib.sha256(header.getvalue())
+    yield header.getvalue()
     rows = max(1, PIECE // max(1, array[:1].nbytes))
     for first in range(0, len(array), rows):
-        total.update(np.ascontiguousarray(array[first : first + rows]).data)
-    return total.digest()
+        yield np.ascontiguousarray(array[first : first + rows]).data
 
 
 def check(dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
