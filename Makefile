@@ -10,7 +10,7 @@ PARALLEL := $(PYTEST) -n $(WORKERS)
 # Bytecode is kept: tests start many programs, and each would compile the library again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test lint unit test-slow coverage test-torch test-page test-mesh test-trackers test-cluster test-slurm test-faults test-oldest bench gallery calibration calibration-data docs clean
+.PHONY: demo test lint unit test-slow coverage test-torch test-page test-mesh test-trackers test-wheel test-cluster test-slurm test-faults test-oldest bench gallery calibration calibration-data docs dist clean
 
 # A stamp per set of extras; a changed pyproject.toml installs again.
 $(VENV)/.made:
@@ -83,13 +83,18 @@ test-page: $(VENV)/.browser
 test-mesh: $(VENV)/.test
 	$(PARALLEL) tests/mesh
 
-# What W&B, TensorBoard and MLflow keep on this machine, read back with their own packages.
+# What W&B, TensorBoard and MLflow keep on this machine, read back with their own packages; and data of `datasets`.
 $(VENV)/.trackers: pyproject.toml $(VENV)/.test
-	$(PIP) --editable '.[test,trackers]'
+	$(PIP) --editable '.[test,trackers,datasets]'
 	touch $@
 
 test-trackers: $(VENV)/.trackers
 	$(PYTEST) tests/trackers
+
+# Packages as they are published, in an empty environment: `make test-wheel PYTHON=python3.13` for another interpreter,
+# FULL=1 for the demonstration, too.
+test-wheel: $(VENV)/.test
+	PYTHON=$(PYTHON) $(if $(FULL),FULL=1) $(BIN)/pytest -q tests/wheel
 
 # Studies on a Dask cluster of real processes, some of which are killed.
 $(VENV)/.dask: pyproject.toml $(VENV)/.test
@@ -148,5 +153,10 @@ docs: $(VENV)/.docs
 	$(BIN)/sphinx-build -W --keep-going -q docs docs/_build/html
 	@echo "docs/_build/html/index.html"
 
+# The packages of a release.
+dist: $(VENV)/.test
+	rm -rf dist
+	$(BIN)/python -m hatchling build --directory dist
+
 clean:
-	rm -rf $(VENV) .venv-oldest demo digits calibration/data docs/_build docs/_generated htmlcov .coverage .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf dist $(VENV) .venv-oldest demo digits calibration/data docs/_build docs/_generated htmlcov .coverage .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -359,12 +359,16 @@ def _claims_table(made: dict[str, Any]) -> str:
 
 
 def _figure_section(figure: Any, document: dict[str, Any]) -> list[str]:
+    from denseam.paper.readings import READINGS
+
     label = f" (`{figure.paper_label}`)" if figure.paper_label else ""
-    lines = [f"(figure-{figure.name})=", f"### {figure.name}{label}", "", f"{figure.title}.", ""]
+    lines = [f"(figure-{figure.name})=", f"### {figure.name}{label}", ""]
     for name in (Path(file).name for file in document["files"]):
+        reading = READINGS.get(Path(name).stem.removeprefix(f"{figure.name}-"))
+        words = f"{figure.title}, {reading.words}" if reading else figure.title
         lines += [
-            f"```{{figure}} _generated/gallery/{name}", f":alt: {figure.title}", ":width: 100%",
-            ":target: " + f"_images/{name}", "```", "",
+            f"```{{figure}} _generated/gallery/{name}", f":alt: {words}", ":width: 100%",
+            ":target: " + f"_images/{name}", "", f"{words}.", "```", "",
         ]  # fmt: skip
     for claim in document["claims"]:
         lines.append(f"- {claim['claim']}")

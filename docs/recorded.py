@@ -421,8 +421,8 @@ def together() -> str:
         + f"\nThe tuned set costs {100 * judged['regret']:.2f} % ({100 * worst:.2f} % with the worst of "
         f"{len(judged['losses'])} seeds that neither has seen). Tuning took "
         f"{judged['tuning_operations']:.1e} operations, {100 * judged['share_of_search']:.3f} % of those of "
-        f"the search with its {searched['points'] + searched['scouted']} runs. The bound that `tune` gave was "
-        f"{100 * judged['regret_bound']:g} %.\n"
+        f"the search with its {searched['points'] + searched['scouted']} runs. The bound that `tune` gave "
+        f"was {100 * judged['regret_bound']:g} %.\n"
     )
 
 

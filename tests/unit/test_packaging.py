@@ -3,16 +3,18 @@
 import re
 import shutil
 import subprocess
+import tomllib
 
 import pytest
 from hatchling.builders.sdist import SdistBuilder
 from hatchling.builders.wheel import WheelBuilder
 
+from denseam import __version__
 from tests import ROOT
 
 #: What builds, checks and explains the library, beside the library.
 NEEDED = (
-    "Makefile", ".ci/run", "pyproject.toml", "README.md", "CONTRIBUTING.md", "LICENSE", "examples/digits.py",
+    "Makefile", ".ci/run", "pyproject.toml", "README.md", "CONTRIBUTING.md", "LICENSE", "examples/digits.py", "CITATION.cff", "conda/recipe.yaml",
     "docs/conf.py", "docs/generate.py", "docs/architecture.md", "tests/reference.py",
 )  # fmt: skip
 
@@ -76,9 +78,30 @@ def test_targets_run_folders_of_tests_that_exist():
     folders = set(re.findall(r"\btests/\w+", MAKEFILE))
     assert folders == {
         f"tests/{name}"
-        for name in ("unit", "torch", "mesh", "trackers", "cluster", "slurm", "faults", "page")
+        for name in ("unit", "torch", "mesh", "trackers", "wheel", "cluster", "slurm", "faults", "page")
     }
     assert all((ROOT / folder).is_dir() for folder in folders)
+
+
+def test_workflows_ask_for_targets_that_exist():
+    workflows = [path.read_text(encoding="utf-8") for path in (ROOT / ".github" / "workflows").glob("*.yml")]
+    asked = {name for text in workflows for name in re.findall(r"run: make ([\w-]+)", text)}
+    for listed in re.findall(r"target: \[(.*)\]", "".join(workflows)):
+        asked |= set(listed.split(", "))
+    assert {"unit", "docs", "dist", "test-wheel", "test-oldest", "test-torch"} < asked <= TARGETS
+
+
+def test_all_that_is_published_names_the_same_version_and_needs_the_same_packages():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    recipe = (ROOT / "conda" / "recipe.yaml").read_text(encoding="utf-8")
+    listed = re.findall(r"- ([\w-]+) (>=[\d.]+)", recipe.partition("  run:\n")[2])
+    needed = {name.replace("matplotlib-base", "matplotlib") + bound for name, bound in listed}
+    assert needed == {*project["dependencies"], f"python{project['requires-python']}"}
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\nversion: {__version__}\n" in citation
+    assert f"\n  version: {__version__}\n" in recipe
+    assert project["license"] in citation
+    assert project["license"] in recipe
 
 
 def test_the_checks_before_a_change_lands_ask_for_targets_that_exist():

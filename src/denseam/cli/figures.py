@@ -12,7 +12,15 @@ from typing import Any
 
 import click
 
-from denseam.cli.options import RESULTS_HELP, cluster_options, json_option, quiet_option, table_options, takes
+from denseam.cli.options import (
+    RESULTS_HELP,
+    cluster_options,
+    json_option,
+    paths,
+    quiet_option,
+    table_options,
+    takes,
+)
 from denseam.cli.program import IO_ERROR, OK, Group, app, interruptible, progress_of, say_skipped, show
 from denseam.cli.text import print_table
 from denseam.errors import InputError, refuse, together
@@ -20,6 +28,13 @@ from denseam.report.wording import duration
 
 #: The sign in front of each outcome.
 SIGNS = {"reproduced": "✓", "not reproduced": "✗", "undecided": "?", "not run": "·"}
+
+
+def _names(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Return the names of figures that a shell offers."""
+    from denseam.paper.catalog import catalog
+
+    return [name for name in ("all", *(f.name for f in catalog())) if name.startswith(incomplete)]
 
 
 def choice_options(command: Any) -> Any:
@@ -92,7 +107,7 @@ def figure() -> None:
         "denseam figure list --out figures-laptop --size laptop",
     ),
 )
-@click.option("--out", help="Folder with runs: say how each claim is judged from them.")
+@click.option("--out", shell_complete=paths, help="Folder with runs: say how each claim is judged from them.")
 @click.option("--size", default="paper", show_default=True, help="Size of these runs: laptop or paper.")
 @json_option
 def list_(out: str | None, size: str, json_: bool) -> int:
@@ -144,12 +159,17 @@ def _print_list(figures: Any, words: Any) -> None:
         "denseam figure run all --size paper --out figures-paper --draw-only",
     ),
 )
-@click.argument("names", nargs=-1, required=True)
+@click.argument("names", nargs=-1, required=True, shell_complete=_names)
 @takes(cluster_options(), "where")
 @click.option(
     "--size", default="laptop", show_default=True, help="laptop (two cores) or paper (a large GPU)."
 )
-@click.option("--out", show_default="figures-SIZE", help="Folder; runs in it are not trained again.")
+@click.option(
+    "--out",
+    shell_complete=paths,
+    show_default="figures-SIZE",
+    help="Folder; runs in it are not trained again.",
+)
 @choice_options
 @click.option("--draw-only", is_flag=True, help="Train nothing: draw and judge the existing runs.")
 @click.option("--train-only", is_flag=True, help="Train the missing runs; draw and judge nothing.")
@@ -221,9 +241,9 @@ def _trained(summary: Any, json_: bool) -> int:
 
 
 @figure.command(examples=("denseam figure missing all --size paper --out figures-paper",))
-@click.argument("names", nargs=-1, required=True)
+@click.argument("names", nargs=-1, required=True, shell_complete=_names)
 @click.option("--size", default="paper", show_default=True, help="laptop or paper.")
-@click.option("--out", show_default="figures-SIZE", help="Folder with runs.")
+@click.option("--out", shell_complete=paths, show_default="figures-SIZE", help="Folder with runs.")
 @choice_options
 @json_option
 def missing(names: tuple[str, ...], size: str, out: str | None, json_: bool, **chosen_runs: Any) -> int:
@@ -316,8 +336,13 @@ def _print_outcomes(made: list[Any], seconds: float, table: Path | None) -> None
         "denseam report sweep.csv --out page.html",
     ),
 )
-@click.argument("results")
-@click.option("--out", show_default="report.html in the folder, or TABLE.html", help="File to write.")
+@click.argument("results", shell_complete=paths)
+@click.option(
+    "--out",
+    shell_complete=paths,
+    show_default="report.html in the folder, or TABLE.html",
+    help="File to write.",
+)
 @click.option(
     "--axis", show_default="the one that was swept", help="Hyperparameter to judge; in a table, its column."
 )

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from denseam.cli.options import checked_options, cluster_options, json_option, quiet_option, takes
+from denseam.cli.options import checked_options, cluster_options, json_option, paths, quiet_option, takes
 from denseam.cli.program import FAILED, OK, UNDECIDED, app, progress_of, show, training_on
 from denseam.cli.text import print_proposal
 from denseam.errors import refuse, together
@@ -40,7 +40,9 @@ _RULE_HELP = f"The rule is written to OUT/{RULE}, which `denseam sweep --paramet
 )
 @click.option("--updates", type=int, default=16, show_default=True, help="Number of updates in checks.")
 @click.option("--no-sweep", is_flag=True, help="Do not confirm the exponents by a sweep of learning rates.")
-@click.option("--out", help="Folder for the rule, the picture and the runs; run again to resume.")
+@click.option(
+    "--out", shell_complete=paths, help="Folder for the rule, the picture and the runs; run again to resume."
+)
 @json_option
 @quiet_option
 def find(

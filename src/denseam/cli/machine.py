@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from denseam.cli.options import json_option, quiet_option
+from denseam.cli.options import json_option, paths, quiet_option
 from denseam.cli.program import OK, app, progress_of, show
 from denseam.cli.text import print_table, print_verdicts
 from denseam.errors import InputError
@@ -219,7 +219,9 @@ def _print_bench_mesh(document: dict[str, Any]) -> None:
         "denseam demo --out demo",
     ),
 )
-@click.option("--out", default="demo", show_default=True, help="Folder for results and figures.")
+@click.option(
+    "--out", shell_complete=paths, default="demo", show_default=True, help="Folder for results and figures."
+)
 @quiet_option
 def demo(out: str, quiet: bool) -> int:
     """Show transfer with centring, and its failure without: two studies, two verdicts, one figure."""

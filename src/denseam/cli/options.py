@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from denseam.errors import COUNTS_BELOW, refuse, shown
 from denseam.rules.fields import Kind, Parameter, Part, parameters
@@ -39,6 +40,18 @@ class Option(click.Option):
         super().__init__(*arguments, **facts)
         self.heading = heading if described is None else described.part.value
         self.described = described
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return what a shell offers for the value: the names that are allowed, or files."""
+        choices = self.described.choices if self.described is not None else ()
+        if choices:
+            return [CompletionItem(name) for name in choices if name.startswith(incomplete)]
+        return super().shell_complete(ctx, incomplete) or paths(ctx, self, incomplete)
+
+
+def paths(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Let a shell complete a word as it completes the name of a file."""
+    return [CompletionItem(incomplete, type="file")]
 
 
 def option_of(heading: Part | str, *names: str, **facts: Any) -> Callable[[Any], Any]:

@@ -99,8 +99,10 @@ def exit_code(run: Callable[[], Any], chosen: Mapping[str, bool]) -> int:
         code = run()
         sys.stdout.flush()
         return code if isinstance(code, int) else OK
-    except (BrokenPipeError, SystemExit):  # click and rich exit with 1, the code of a verdict
-        return _reader_gone()
+    except (BrokenPipeError, SystemExit) as ended:
+        if isinstance(ended, SystemExit) and not ended.code:  # click has answered the completion of a shell
+            return OK
+        return _reader_gone()  # click and rich exit with 1, the code of a verdict
     except BaseException as error:
         if chosen["debug"]:
             traceback.print_exc()

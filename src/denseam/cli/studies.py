@@ -17,6 +17,7 @@ from denseam.cli.options import (
     cluster_options,
     json_option,
     log_option,
+    paths,
     quiet_option,
     study_options,
     table_options,
@@ -53,11 +54,11 @@ MOST_UNASKED = 100_000
         "denseam sweep study.toml --seeds 5 --out runs",
     ),
 )
-@click.argument("study_file", required=False)
+@click.argument("study_file", required=False, shell_complete=paths)
 @takes(cluster_options(), "where")
 @takes(study_options())
 @click.option("--axis", multiple=True, help="Sweep another axis, as in s2_0=0.5:2:5 (the same as --s2-0).")
-@click.option("--out", help="Folder for the results; existing runs are kept.")
+@click.option("--out", shell_complete=paths, help="Folder for the results; existing runs are kept.")
 @click.option("--yes", is_flag=True, help=f"Train more than {MOST_UNASKED:,} runs without asking.")
 @log_option
 @json_option
@@ -163,7 +164,7 @@ def _axes(texts: Sequence[str]) -> dict[str, str]:
         "denseam verdict sweep.csv --axis lr --loss val_loss --size width",
     ),
 )
-@click.argument("results")
+@click.argument("results", shell_complete=paths)
 @click.option(
     "--axis", show_default="the one that was swept", help="Hyperparameter to judge; in a table, its column."
 )
@@ -234,11 +235,11 @@ def _judged(results: str, axis: str | None, columns: dict[str, str], whole: bool
         "denseam check --activation relu --optimizer adam --parameterization standard",
     ),
 )
-@click.argument("folder", required=False)
+@click.argument("folder", required=False, shell_complete=paths)
 @takes(cluster_options(), "where")
 @takes(checked_options())
 @click.option("--updates", type=int, default=16, show_default=True, help="Number of updates in training.")
-@click.option("--out", help="Folder for the runs.")
+@click.option("--out", shell_complete=paths, help="Folder for the runs.")
 @click.option("--plot", help="Folder for the picture of the slopes.")
 @json_option
 @quiet_option
@@ -302,10 +303,10 @@ def _worst(checks: list[Any]) -> str:
         "denseam export runs --probes --out probes.csv",
     ),
 )
-@click.argument("folder")
+@click.argument("folder", shell_complete=paths)
 @click.option("--format", "format_", default="csv", show_default=True, help="csv or parquet.")
 @click.option("--probes", is_flag=True, help="Write the probes: one row per run and step.")
-@click.option("--out", show_default="standard output, for CSV", help="File to write.")
+@click.option("--out", shell_complete=paths, show_default="standard output, for CSV", help="File to write.")
 def export(folder: str, format_: str, probes: bool, out: str | None) -> int:
     """Write all runs in a FOLDER as one table, one row per run."""
     from denseam.studies.records import COLUMNS

@@ -15,6 +15,7 @@ from denseam.cli.options import (
     json_option,
     log_option,
     option_of,
+    paths,
     quiet_option,
     study_options,
     takes,
@@ -81,7 +82,7 @@ def goal_options() -> list[Parameter]:
         "denseam plan --features 4096 --devices 8 --device h200",
     ),
 )
-@click.argument("data", required=False)
+@click.argument("data", required=False, shell_complete=paths)
 @takes([*goal_options(), TUNE_EPOCHS], "target")
 @click.option("--seeds", type=int, default=3, show_default=True, help="Number of seeds at the first size.")
 @budget_option
@@ -131,7 +132,7 @@ def plan(
         "denseam tune samples.npy --optimizer adamw --tune eta0,decay_time --memories 4096 --out tuned",
     ),
 )
-@click.argument("data")
+@click.argument("data", shell_complete=paths)
 @takes(cluster_options(), "where")
 @takes([*goal_options(), TUNE_EPOCHS], "target")
 @click.option(
@@ -152,7 +153,9 @@ def plan(
     "--by", default="training", show_default=True, help="Loss that this is about: training or heldout."
 )
 @click.option("--probe", is_flag=True, help="Allow a short training of the target. Only for optimizer sgd.")
-@click.option("--out", help="Folder for all results; run again with the same folder to resume.")
+@click.option(
+    "--out", shell_complete=paths, help="Folder for all results; run again with the same folder to resume."
+)
 @log_option
 @json_option
 @quiet_option
@@ -214,13 +217,18 @@ def _warn(wanted: Goal) -> None:
         "denseam train samples.npy --eta0 0.03 --memories 4096 --out memory",
     ),
 )
-@click.argument("data")
+@click.argument("data", shell_complete=paths)
 @takes([ETA0, *(p for p in goal_options() if p.name != "scales")], "target")
-@click.option("--tuned", help="Folder written by denseam tune.")
+@click.option("--tuned", shell_complete=paths, help="Folder written by denseam tune.")
 @click.option("--accept", is_flag=True, help="Train with the tuned value although it was not recommended.")
 @click.option("--scale", type=int, help="Train this size of the family instead of the target.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of all random numbers.")
-@click.option("--out", show_default="TUNED/target", help="Folder for the model; needed without --tuned.")
+@click.option(
+    "--out",
+    shell_complete=paths,
+    show_default="TUNED/target",
+    help="Folder for the model; needed without --tuned.",
+)
 @option_of(Part.EXECUTOR, "--mesh", help="Train on several devices, as in memories=4,batch=2.")
 @option_of(Part.EXECUTOR, "--coordinator", help="HOST:PORT of the first of several processes; auto on Slurm.")
 @option_of(Part.EXECUTOR, "--processes", type=int, help="Number of processes that train together.")
@@ -318,9 +326,9 @@ def _recipe(data: str, tuned: str | None, target: dict[str, Any], accept: bool) 
     epilog=DATA_HELP,
     examples=("denseam memorize digits --out patterns",),
 )
-@click.argument("data")
+@click.argument("data", shell_complete=paths)
 @takes(parameters(Storing).values(), "storing")
-@click.option("--out", help="Folder for the memory.")
+@click.option("--out", shell_complete=paths, help="Folder for the memory.")
 @json_option
 def memorize(data: str, storing: dict[str, Any], out: str | None, json_: bool) -> int:
     """Store the samples of DATA as patterns, without training, and try how well they are recalled."""
@@ -338,8 +346,8 @@ def memorize(data: str, storing: dict[str, Any], out: str | None, json_: bool) -
         "denseam recall patterns digits --hide bottom --out completed",
     ),
 )
-@click.argument("checkpoint")
-@click.argument("input_", metavar="INPUT")
+@click.argument("checkpoint", shell_complete=paths)
+@click.argument("input_", metavar="INPUT", shell_complete=paths)
 @click.option(
     "--steps",
     type=int,
@@ -366,7 +374,7 @@ def memorize(data: str, storing: dict[str, Any], out: str | None, json_: bool) -
 @option_of(Part.DATA, "--heldout", is_flag=True, help="Take only samples that were never trained on.")
 @option_of(Part.DATA, "--samples", type=int, help="Maximum number of samples.")
 @option_of(Part.DATA, "--seed", type=int, default=0, show_default=True, help="Seed of the noise.")
-@click.option("--out", help="Folder, .npz file or .npy file for the results.")
+@click.option("--out", shell_complete=paths, help="Folder, .npz file or .npy file for the results.")
 @json_option
 def recall(checkpoint: str, input_: str, noise: str, out: str | None, json_: bool, **options: Any) -> int:
     """Denoise or complete samples with a memory: arrays and pictures, energies and convergence.
@@ -397,16 +405,16 @@ def recall(checkpoint: str, input_: str, noise: str, out: str | None, json_: boo
         "denseam consistency tuned/target/memory.safetensors tuned/scale-16/memory.safetensors digits",
     ),
 )
-@click.argument("large")
-@click.argument("small")
-@click.argument("input_", metavar="INPUT")
+@click.argument("large", shell_complete=paths)
+@click.argument("small", shell_complete=paths)
+@click.argument("input_", metavar="INPUT", shell_complete=paths)
 @click.option(
     "--steps", type=int, default=200, show_default=True, help="Number of times each memory is applied."
 )
 @click.option("--noise", type=float, show_default="that of training", help="Noise that is added first.")
 @click.option("--samples", type=int, default=100, show_default=True, help="Maximum number of samples.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the noise.")
-@click.option("--out", help="Folder for the picture.")
+@click.option("--out", shell_complete=paths, help="Folder for the picture.")
 @json_option
 def consistency(
     large: str, small: str, input_: str, samples: int, out: str | None, json_: bool, **options: Any

@@ -16,7 +16,7 @@ from scipy.linalg import eigh
 from denseam.data.concerns import Concern, concerns
 from denseam.data.encoder import Encoder
 from denseam.data.preparation import Preparation, Shrink
-from denseam.data.readers import Raw
+from denseam.data.raw import Raw
 from denseam.data.reductions import Plaquettes, Projection, Reduction, Whole, blocks, orthonormal
 from denseam.errors import InputError, refuse
 from denseam.rules import Shape

@@ -14,9 +14,10 @@ from denseam.data.arrays import ArrayFamily
 from denseam.data.concerns import Concern
 from denseam.data.encoder import Encoder
 from denseam.data.gaussian import anisotropic, isotropic
+from denseam.data.huggingface import is_object
 from denseam.data.preparation import Preparation
 from denseam.data.readers import NAMED, read
-from denseam.errors import refuse, typed
+from denseam.errors import InputError, refuse, typed
 from denseam.model.streams import Stream
 from denseam.rules import Shape
 
@@ -146,7 +147,7 @@ class Gaussian:
         return
 
 
-def source(name: str, preparation: Preparation | None = None) -> Source:
+def source(name: str | Any, preparation: Preparation | None = None) -> Source:
     """Return the source that a study names.
 
     Parameters
@@ -158,6 +159,11 @@ def source(name: str, preparation: Preparation | None = None) -> Source:
         How samples from a file are prepared.
     """
     preparation = Preparation() if preparation is None else preparation
+    if is_object(name):
+        raise InputError(
+            "data: a data set in memory must first be kept in a file, whose name is then the data: "
+            "denseam.data.keep(dataset, 'x.npy')"
+        )
     refuse([*typed(str, "text", data=name), *typed(Preparation, "Preparation(…)", preparation=preparation)])
     if name in GAUSSIANS:
         refuse(

@@ -1,4 +1,7 @@
-"""A figure of the catalog as a picture: its panels, and below them its claims and findings."""
+"""A figure of the catalog as a picture: its panels, at the width of a page.
+
+Its claims and their findings are words, and stand where words can be searched: on the page that shows it.
+"""
 
 from __future__ import annotations
 
@@ -7,73 +10,90 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from denseam.paper.claims import Finding
-from denseam.paper.figure import Figure, Loss, Panel, Probe, Sweep, Tiles
+from denseam.paper.figure import Figure, Loss, Panel, Probe, Sweep
 from denseam.paper.results import Results
-from denseam.report.plots.panels import mark_divergences, share_limits
-from denseam.report.plots.style import BAD, FAINT, INK, canvas, plain_log_ticks, save
+from denseam.report.plots.panels import leave_room, mark_divergences, share_limits
+from denseam.report.plots.style import INK, canvas, plain_log_ticks, save
 
-#: Width and height of a panel, in inches.
-PANEL = (3.5, 2.9)
-NARROW = (2.5, 2.2)
-LINE = 0.17
+#: The width of a picture in inches: about that of the page that shows it, so that letters keep their size.
+WIDTH = 7.6
+#: The most panels beside each other.
+MOST = 3
+#: The height of a panel in inches, and the letters of a title that fit above it, by the panels in a row.
+HEIGHT = {1: 2.7, 2: 2.6, 3: 2.15}
+LETTERS = {1: 98, 2: 44, 3: 31}
+#: More rows than these are drawn lower, by this factor, so that the picture fits on two screens.
+MANY, LOWER = 4, 0.8
 LEGEND = 0.3
-COLOURS = {"reproduced": INK, "not reproduced": BAD, "undecided": FAINT, "not run": FAINT}
+
+Rows = tuple[tuple[Panel, ...], ...]
 
 
-def draw_figure(
-    figure: Figure,
-    findings: Sequence[tuple[str, Finding]],
-    results: Results,
-    out: Path,
-    formats: Sequence[str],
-) -> list[Path]:
-    """Draw a figure in one reading into a folder, with its claims and their findings; return the files."""
-    columns = max(len(row) for row in figure.rows)
-    wide, high = PANEL if columns < 4 else NARROW
-    pictures = any(isinstance(panel, Tiles) for panel in figure.panels)
-    width = 7.5 if pictures else max(5.0, columns * wide)
-    lines = [
-        (line, COLOURS[finding.outcome])
-        for text, finding in findings
-        for line in textwrap.wrap(_sentence(text, finding), int(width * 17), subsequent_indent="    ")
-    ]
-    text = LINE * (len(lines) + 1)
-    below = text + LEGEND
-    height = (2.6 if pictures else high) * len(figure.rows) + 0.45 + below
-    with canvas(len(figure.rows), columns, width, height) as (drawn, axes):
-        drawn.get_layout_engine().set(rect=(0, below / height, 1, 1 - below / height))
-        title = figure.title if figure.pinned else f"{figure.title} ({results.reading.words})"
-        drawn.suptitle(title, x=0.01, ha="left", fontsize=10, color=INK)
+def draw_figure(figure: Figure, results: Results, out: Path, formats: Sequence[str]) -> list[Path]:
+    """Draw a figure in one reading into a folder; return the files."""
+    rows = arranged(figure.rows)
+    columns = max(map(len, rows))
+    lines = textwrap.wrap(figure.title, LETTERS[1]) + ([] if figure.pinned else [results.reading.words])
+    high = HEIGHT[columns] * (LOWER if len(rows) > MANY else 1)
+    height = high * len(rows) + 0.2 * (1 + len(lines)) + LEGEND
+    with canvas(len(rows), columns, WIDTH, height) as (drawn, axes):
+        drawn.get_layout_engine().set(rect=(0, LEGEND / height, 1, 1 - LEGEND / height))
+        drawn.suptitle("\n".join(lines), x=0.01, ha="left", fontsize=10, color=INK)
         pairs: list[tuple[Any, Panel]] = []
-        for row, panels in zip(axes, figure.rows, strict=True):
+        for row, panels in zip(axes, rows, strict=True):
             pairs += zip(row, panels, strict=False)
             for ax, panel in zip(row, panels, strict=False):
                 panel.draw(ax, results)
             for ax in row[len(panels) :]:
                 ax.set_visible(False)
-            if columns >= 4:
-                _tighten(row, panels, results)
         _share_ranges(pairs, len(figure.rows))
-        _legends(drawn, pairs, below / height)
-        for i, (line, colour) in enumerate(lines):
-            y = (text - LINE * (i + 1)) / height
-            drawn.text(0.01, y, line, fontsize=7.5, color=colour, va="bottom")
+        for ax, _ in pairs:
+            _fit(ax, columns)
+        _say_once(axes)
+        _legends(drawn, pairs, LEGEND / height)
         name = figure.name if figure.pinned else f"{figure.name}-{results.reading.name}"
         return save(drawn, out, name, formats)
 
 
-def _sentence(text: str, finding: Finding) -> str:
-    verdict = finding.verdict[0].upper() + finding.verdict[1:]
-    return f"{verdict}: {text} Measured: {finding.measured}."
+def arranged(rows: Rows) -> Rows:
+    """Return the panels in rows of at most `MOST`: long rows become columns if they are few, or are cut."""
+    widest = max(map(len, rows))
+    if widest <= MOST:
+        return rows
+    if 1 < len(rows) <= MOST and all(len(row) == widest for row in rows):
+        return tuple(zip(*rows, strict=True))
+    return tuple(line for row in rows for line in _cut(row))
 
 
-def _tighten(row: Sequence[Any], panels: Sequence[Panel], results: Results) -> None:
-    """Make room in a row of narrow panels: the verdict on its own line, the label of the axis only once."""
-    for i, (ax, panel) in enumerate(zip(row, panels, strict=False)):
-        if isinstance(panel, Sweep):
-            ax.set_title(panel.title(results, "\n"), loc="left", fontweight="bold", fontsize=8)
-            ax.set_ylabel("" if i else ax.get_ylabel())
+def _cut(row: tuple[Panel, ...]) -> Rows:
+    """Cut a row into as few lines as possible, all of about the same length."""
+    lines = -(-len(row) // MOST)
+    length = -(-len(row) // lines)
+    return tuple(row[i : i + length] for i in range(0, len(row), length))
+
+
+def _fit(ax: Any, columns: int) -> None:
+    """Break the lines of a title that is wider than its panel, and make letters of narrow panels smaller."""
+    title = ax.get_title(loc="left")
+    lines = [part for line in title.splitlines() for part in textwrap.wrap(line, LETTERS[columns])]
+    weight = ax._left_title.get_fontweight()
+    ax.set_title("\n".join(lines), loc="left", fontweight=weight, fontsize=8 if columns == MOST else 9)
+    if columns == MOST:
+        ax.tick_params(labelsize=8)
+        ax.xaxis.label.set_fontsize(8)
+        ax.yaxis.label.set_fontsize(8)
+
+
+def _say_once(axes: Any) -> None:
+    """Leave out the label of an axis if the panel on the left, or the panel below, has the same."""
+    shown = [[ax.get_visible() for ax in row] for row in axes]
+    labels = [[(ax.get_xlabel(), ax.get_ylabel()) for ax in row] for row in axes]
+    for i, row in enumerate(axes):
+        for k, ax in enumerate(row):
+            if k and labels[i][k - 1][1] == labels[i][k][1]:
+                ax.set_ylabel("")
+            if i + 1 < len(axes) and shown[i + 1][k] and labels[i + 1][k][0] == labels[i][k][0]:
+                ax.set_xlabel("")
 
 
 def _legends(drawn: Any, pairs: Sequence[tuple[Any, Panel]], bottom: float) -> None:
@@ -98,14 +118,15 @@ def _share_ranges(pairs: Sequence[tuple[Any, Panel]], rows: int) -> None:
     """Give panels that are compared the same ranges, then add what depends on them."""
     compared: dict[tuple[Any, ...], list[Any]] = {}
     for ax, panel in pairs:
-        if isinstance(panel, Sweep | Loss) and rows < 3:
+        if isinstance(panel, Sweep | Loss):
             s = panel.setting
             kind = (type(panel), s.get("data"), s.get("unit_variance"), s.regime, s.width)
-            compared.setdefault(kind, []).append(ax)
-    for same in compared.values():
-        drawn = [ax for ax in same if ax.has_data()]  # others have not been run
-        if drawn:
-            share_limits(drawn)
+            compared.setdefault(kind if rows < 3 else (type(panel), id(ax)), []).append(ax)
+    for (kind, *_), same in compared.items():
+        if len(same) > 1:
+            share_limits(same)
+        if kind is Sweep:
+            leave_room(same)
     for ax, panel in pairs:
         if isinstance(panel, Sweep):
             mark_divergences(ax)

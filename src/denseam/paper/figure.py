@@ -15,8 +15,8 @@ from denseam.paper.measurement import Measurement
 from denseam.paper.readings import READINGS, Reading
 from denseam.paper.results import Results
 from denseam.paper.settings import FromSettings, Setting
-from denseam.report.plots.panels import curves_panel, lines_panel, sweep_panel, tiles_panel
-from denseam.report.plots.style import FAINT
+from denseam.report.plots.panels import axis_symbol, curves_panel, lines_panel, sweep_panel, tiles_panel
+from denseam.report.plots.style import FAINT, typeset
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,10 +37,6 @@ class Panel(FromSettings):
         raise NotImplementedError
 
 
-#: The most letters of a title that fit above a panel.
-WIDEST = 34
-
-
 @dataclasses.dataclass(frozen=True)
 class Sweep(Panel):
     """Final loss against learning rate, for every scale."""
@@ -53,13 +49,8 @@ class Sweep(Panel):
 
     def draw(self, ax: Any, results: Results) -> None:
         """Draw the panel, with the verdict in its title."""
-        rows, v = results.rows(self.setting), results.verdict(self.setting)
-        title = self.title(results, ": ")
-        sweep_panel(ax, rows, v, title if len(title) <= WIDEST else self.title(results, "\n"))
-
-    def title(self, results: Results, between: str) -> str:
-        """Return the label of the setting and the verdict on it."""
-        return f"{self.setting.label}{between}{results.verdict(self.setting).status}"
+        v = results.verdict(self.setting)
+        sweep_panel(ax, results.rows(self.setting), v, f"{self.setting.label}\n{v.status}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,7 +88,7 @@ class Probe(Panel):
     def draw(self, ax: Any, results: Results) -> None:
         """Draw the panel."""
         curves, lost = results.curves(self.setting, self.quantity), diverging(results, self.setting)
-        curves_panel(ax, curves, self.setting.letter, label=symbol(self.quantity), against="step")
+        curves_panel(ax, curves, self.setting.letter, label=typeset(symbol(self.quantity)), against="step")
         calm = [values for scale, (_, values) in curves.items() if scale not in lost]
         if lost and calm:  # a diverging curve would squeeze the others flat
             ax.set_ylim(0.7 * min(np.nanmin(v) for v in calm), 3 * max(np.nanmax(v) for v in calm))
@@ -117,8 +108,9 @@ class Optimum(Panel):
     def draw(self, ax: Any, results: Results) -> None:
         """Draw the panel."""
         lines = {s.label: {float(n): v for n, v in results.verdict(s).optimum.items()} for s in self.settings}
-        lines_panel(ax, lines, x_label=self.settings[0].letter, y_label=r"best $\eta_0$")
-        ax.set_title("best learning rate", loc="left")
+        axis = results.verdict(self.settings[0]).axis
+        lines_panel(ax, lines, x_label=self.settings[0].letter, y_label=f"best {axis_symbol(axis)}")
+        ax.set_title("optimum", loc="left")
 
 
 @dataclasses.dataclass(frozen=True)

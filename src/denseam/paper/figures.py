@@ -187,7 +187,7 @@ PAPER: tuple[Figure, ...] = (
     Figure(
         name="large-p",
         paper_label="transfer-relu-p-large-p",
-        title="ReLU^p, p up to 10: SGD (top) and Adam (bottom)",
+        title="ReLU^p, p up to 10: SGD (left) and Adam (right)",
         rows=(tuple(map(Sweep, POWERS_SGD)), tuple(map(Sweep, POWERS_ADAM))),
         claims=(
             *(transfers(f"{s.label}: the learning rate transfers.", s) for s in POWERS_SGD + POWERS_ADAM),

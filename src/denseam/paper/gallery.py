@@ -129,9 +129,7 @@ def _make(
         if lacking:
             missing[name] = lacking
         elif not (figure.pinned and files):
-            findings = [(j.claim.text, j.findings.get(name, j.findings.get(COMPARED))) for j in judgements]
-            said = [(text, finding) for text, finding in findings if finding is not None]
-            files += draw_figure(figure, said, results, folder, formats)
+            files += draw_figure(figure, results, folder, formats)
     done = Made(figure, tuple(files), judgements, missing)
     if files:
         document = {"schema": 2, "version": __version__, "size": size.name, **done.to_json()}

@@ -14,7 +14,8 @@ import numpy as np
 
 from denseam import __version__
 from denseam.data.encoder import Encoder
-from denseam.data.readers import Raw, read
+from denseam.data.raw import Raw
+from denseam.data.readers import read
 from denseam.data.reductions import Whole
 from denseam.errors import InputError, named, path_of
 from denseam.files import make_folder, write_whole

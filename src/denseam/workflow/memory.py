@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from denseam.data.encoder import Encoder
-from denseam.data.readers import Raw
+from denseam.data.raw import Raw
 from denseam.data.reductions import Projection
 from denseam.errors import (
     AT_LEAST_0,

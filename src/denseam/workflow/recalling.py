@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from denseam.data.arrays import held_out
-from denseam.data.readers import Raw, read
+from denseam.data.raw import Raw
+from denseam.data.readers import read
 from denseam.errors import InputError, collecting, refuse, whole
 from denseam.workflow.memory import Memory, Recalled, recall_problems
 

@@ -23,7 +23,9 @@ from denseam.analysis.profiles import Profile
 from denseam.analysis.sets import SetForecast, Star, axis_document
 from denseam.analysis.thresholds import FEWEST, REGRET_GOOD
 from denseam.analysis.transfer import Verdict
-from denseam.errors import collecting, refuse, together, typed
+from denseam.data.huggingface import is_object, keep
+from denseam.errors import collecting, path_of, refuse, together, typed
+from denseam.files import make_folder
 from denseam.rules import Scales
 from denseam.studies.records import By
 from denseam.training.progress import Progress, told
@@ -224,7 +226,7 @@ class Tuned:
 
 
 def tune(
-    data: str | Goal,
+    data: str | Goal | Any,
     out: str | os.PathLike[str],
     *,
     tuned: Sequence[str] = ("eta0",),
@@ -247,7 +249,8 @@ def tune(
     Parameters
     ----------
     data
-        Where the samples come from, or a `Goal`.
+        Where the samples come from; or a `Dataset` of the package `datasets`, which is kept as `data.npy` in
+        the folder; or a `Goal`.
     out
         The folder for all runs and the result; with the same folder the search resumes.
     tuned
@@ -272,8 +275,11 @@ def tune(
     target
         The goal, as the arguments of `denseam.workflow.goals.goal`.
     """
-    of_data = typed((str, Goal), "a path, the name of a data set, or a Goal", data=data)
-    refuse([*of_data, *typed(Sequence, "names of axes", tuned=tuned)])
+    if is_object(data):
+        make_folder(path_of("out", out))
+        data = keep(data, Path(out) / "data.npy")
+    known = "a path, the name of a data set, a Goal, or a Dataset of the package datasets"
+    refuse([*typed((str, Goal), known, data=data), *typed(Sequence, "names of axes", tuned=tuned)])
     wanted = goal(data, **target) if isinstance(data, str) else data
     terms, space, _ = together(
         lambda: Terms(seeds, budget, tolerance, by, probe),

@@ -4,9 +4,10 @@ import shlex
 
 import click
 import pytest
+from click.shell_completion import ShellComplete
 from click.testing import CliRunner
 
-from denseam.cli import app
+from denseam.cli import app, main
 from denseam.cli.options import Option
 
 WIDTH = 100
@@ -21,8 +22,8 @@ def commands(name, command):
 ALL = dict(commands("denseam", app))
 
 
-def page(name):
-    return CliRunner().invoke(app, [*name.split()[1:], "--help"], terminal_width=WIDTH).output
+def page(name, width=WIDTH):
+    return CliRunner().invoke(app, [*name.split()[1:], "--help"], terminal_width=width).output
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -57,12 +58,14 @@ def test_an_example_that_cannot_be_typed_is_seen():
             parses(words)
 
 
+@pytest.mark.parametrize("width", [80, WIDTH])
 @pytest.mark.parametrize("name", [name for name, command in ALL.items() if hasattr(command, "commands")])
-def test_summaries_are_whole(name):
-    text = " ".join(page(name).split())
+def test_summaries_are_whole(name, width):
+    # A word with a hyphen may be broken there.
+    text = " ".join(page(name, width).split()).replace("- ", "-")
     assert "..." not in text.partition("Commands:")[2]
     for command in ALL[name].commands.values():
-        assert command.get_short_help_str(limit=1000) in text
+        assert command.get_short_help_str(limit=1000).replace("- ", "-") in text
 
 
 def headings(name):
@@ -89,3 +92,30 @@ def test_options_are_listed_under_what_they_are_about():
         assert len(listed) == len(set(listed))
         assert len(headings(name).get("Options", ())) <= 13, name
         assert len(listed) == sum(isinstance(p, click.Option) for p in command.params) + 1, name  # and --help
+
+
+# --- completion by a shell -------------------------------------------------------------------------
+
+
+def completed(*words):
+    """The answers for the last of these words, as `denseam` gives them to a shell: kind, value."""
+    items = ShellComplete(app, {}, "denseam", "_DENSEAM_COMPLETE").get_completions(
+        list(words[:-1]), words[-1]
+    )
+    return [(item.type, item.value) for item in items]
+
+
+def test_a_shell_completes_commands_options_names_and_files():
+    assert completed("ver") == [("plain", "verdict")]
+    assert ("plain", "--activation") in completed("sweep", "--act")
+    assert completed("sweep", "--bias-init", "n") == [("plain", "normal")]
+    assert completed("figure", "run", "linear-s") == [("plain", "linear-sgd")]
+    for words in (["verdict", "ru"], ["tune", "x."], ["tune", "x.npy", "--out", "ru"], ["recall", "m", "x."]):
+        assert completed(*words) == [("file", words[-1])]
+
+
+def test_the_script_of_a_shell_is_printed(monkeypatch, capsys):
+    """As in `eval "$(_DENSEAM_COMPLETE=bash_source denseam)"`."""
+    monkeypatch.setenv("_DENSEAM_COMPLETE", "zsh_source")
+    assert main([]) == 0
+    assert "#compdef denseam" in capsys.readouterr().out

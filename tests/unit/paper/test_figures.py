@@ -4,13 +4,16 @@ import re
 
 import numpy as np
 import pytest
+from matplotlib.text import Text
 
 import denseam as dam
 import denseam.paper.gallery as gallery
 from denseam.errors import InputError
-from denseam.paper import curves, decays, rates
+from denseam.paper import curves, decays, drawing, rates
 from denseam.paper.catalog import catalog, find
 from denseam.paper.claims import All, Claim, Measured, judge
+from denseam.paper.drawing import MOST, arranged
+from denseam.paper.figure import Sweep
 from denseam.paper.gallery import make_figures
 from denseam.paper.readings import FROZEN, NORMAL, READINGS, TRAINED
 from denseam.paper.results import Results
@@ -446,6 +449,41 @@ def test_every_figure_is_made_in_this_file_or_the_next():
 @pytest.mark.parametrize("name", figures(SGD_ALONE))
 def test_every_figure_of_sgd_is_trained_drawn_and_judged(name, folder, coarsely):
     is_made(name, folder)
+
+
+def test_panels_are_arranged_to_fit_on_a_page():
+    for figure in catalog():
+        rows = arranged(figure.rows)
+        assert max(map(len, rows)) <= MOST, figure.name
+        assert len(rows) <= 8
+        assert sorted(map(id, (p for row in rows for p in row))) == sorted(map(id, figure.panels))
+    a, b, c, d, e = "abcde"
+    assert arranged(((a, b, c), (d, e))) == ((a, b, c), (d, e)), "as they are"
+    assert arranged(((a, b, c, d), (e, a, b, c))) == ((a, e), (b, a), (c, b), (d, c)), "rows become columns"
+    assert arranged(((a, b, c, d, e),)) == ((a, b, c), (d, e)), "cut"
+    assert arranged(((a, b, c, d), (e,))) == ((a, b), (c, d), (e,))
+
+
+def test_a_picture_holds_no_claims_and_no_label_runs_into_a_panel(tmp_path, monkeypatch):
+    """Nor does a title: with the longest label of the catalog in every panel of a wide figure."""
+    labels = [p.setting.label for figure in catalog() for p in figure.panels if hasattr(p, "setting")]
+    pictures = []
+    monkeypatch.setattr(drawing, "save", lambda figure, *_: pictures.append(figure))
+    sweep = Sweep(dataclasses.replace(SWEEP, label=max(labels, key=len)))
+    results = gathered(made_up(sweep.setting, edge=lambda scale: -1.0))
+    figure = dataclasses.replace(find(["large-p"])[0], rows=((sweep,) * 3,) * 2)
+    drawing.draw_figure(figure, results, tmp_path, ("png",))
+    (picture,) = pictures
+    assert picture.get_figwidth() == drawing.WIDTH
+    picture.draw_without_rendering()
+    panels = [ax.get_window_extent() for ax in picture.axes]
+    for text in (text for ax in picture.axes for text in (ax.xaxis.label, ax.yaxis.label, ax._left_title)):
+        box = text.get_window_extent()
+        assert not text.get_text() or not any(box.overlaps(panel) for panel in panels), text.get_text()
+        assert box.x1 <= picture.bbox.x1
+    claims = [claim.text for claim in find(["large-p"])[0].claims]
+    words = "".join(text.get_text() for text in picture.findobj(Text))
+    assert not any(claim in words for claim in claims)
 
 
 def test_what_is_not_there_is_counted_not_drawn(tmp_path):

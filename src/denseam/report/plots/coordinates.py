@@ -10,7 +10,17 @@ import numpy as np
 
 from denseam.analysis.coordinates.judge import Check
 from denseam.analysis.coordinates.slopes import Slope
-from denseam.report.plots.style import BAD, FAINT, INK, MARKERS, canvas, plain_log_ticks, save, scale_colours
+from denseam.report.plots.style import (
+    BAD,
+    FAINT,
+    INK,
+    MARKERS,
+    canvas,
+    plain_log_ticks,
+    save,
+    scale_colours,
+    typeset,
+)
 from denseam.training.quantities import QUANTITIES
 
 #: The largest eigenvalues of the Gram matrix of activations, which show a spike.
@@ -50,7 +60,7 @@ def _last_whole(check: Check) -> int:
 
 def _symbol(name: str) -> str:
     """Return the symbol of a quantity; a user's own has only its name."""
-    return QUANTITIES[name].symbol if name in QUANTITIES else name
+    return typeset(QUANTITIES[name].symbol) if name in QUANTITIES else name
 
 
 def _label(name: str) -> str:

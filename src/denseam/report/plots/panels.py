@@ -12,6 +12,8 @@ from denseam.analysis.transfer import Verdict
 from denseam.report.plots.style import BAD, FAINT, MARKERS, plain_log_ticks, scale_colours
 from denseam.studies.records import LOSS, Row
 
+#: The height of a row of crosses, in units of the panel's.
+_ROW = 0.035
 #: The steps or epochs of each scale, and an array seeds × values.
 Curves = Mapping[int, tuple[Any, Any]]
 
@@ -36,11 +38,32 @@ def sweep_panel(ax: Any, rows: Sequence[Row], v: Verdict, title: str) -> None:
     if base is not None:
         ax.axvline(base, color=FAINT, linewidth=1, linestyle=":", zorder=0)
     ax.set_title(title, loc="left", fontweight="bold")
-    ax.set_xlabel(r"effective learning rate $\eta_0$" if v.axis == "eta0" else v.axis)
+    ax.set_xlabel(
+        rf"effective learning rate {axis_symbol(v.axis)}" if v.axis == "eta0" else axis_symbol(v.axis)
+    )
     ax.set_ylabel(f"final {v.loss_name}" if v.loss_name == LOSS else v.loss_name)
     if len(grid) > 1:
         margin = (grid[-1] / grid[0]) ** 0.04 if grid[0] > 0 else 1.0
         ax.set_xlim(grid[0] / margin, grid[-1] * margin)
+        if grid[0] > 0 and grid[-1] < 12 * grid[0]:
+            plain_log_ticks(ax.xaxis)
+    ax.denseam_top = ax.get_ylim()[1]
+
+
+def axis_symbol(axis: str) -> str:
+    """Return the letter of an axis, or its name if it has none."""
+    return {"eta0": r"$\eta_0$", "tau": r"$\tau$"}.get(axis, axis)
+
+
+def leave_room(axes: Sequence[Any]) -> None:
+    """Raise the upper limit that panels share: the crosses of `mark_divergences` are above all curves."""
+    low, high = axes[0].get_ylim()
+    for ax in axes:
+        rows = len({i for _, i, _ in ax.denseam_crosses})
+        if rows:
+            high = max(high, low * (ax.denseam_top / low) ** (1 / (1 - _ROW * (rows + 1))))
+    for ax in axes:
+        ax.set_ylim(low, high)
 
 
 def _losses(rows: Sequence[Row], axis: str, scale: int) -> dict[float, list[float]]:
@@ -73,13 +96,13 @@ def mark_divergences(ax: Any) -> None:
     levels = sorted({i for _, i, _ in crosses})
     transform = ax.get_xaxis_transform()
     for value, i, colour in crosses:
-        height = 0.98 - 0.035 * levels.index(i)
+        height = 0.98 - _ROW * levels.index(i)
         ax.plot(value, height, "x", color=colour, markersize=4.5, markeredgewidth=1.4, transform=transform,
                 clip_on=False)  # fmt: skip
     leftmost, rightmost = (end(value for value, _, _ in crosses) for end in (min, max))
     low, high = (_at(ax, end) for end in ax.get_xlim())
     beside = (_at(ax, leftmost) - low) / (high - low) > 0.3  # is there room for the word on the left?
-    middle, below = 0.98 - 0.0175 * (len(levels) - 1), 0.98 - 0.035 * len(levels) - 0.02
+    middle, below = 0.98 - _ROW / 2 * (len(levels) - 1), 0.98 - _ROW * len(levels) - 0.02
     place = (leftmost, middle) if beside else (rightmost, below)
     ax.annotate("diverged  " if beside else "diverged", place, xycoords=transform, color=BAD, fontsize=8,
                 ha="right", va="center" if beside else "top")  # fmt: skip
@@ -136,7 +159,9 @@ def lines_panel(
     plain_log_ticks(ax.yaxis)
     ax.set_xlabel(x_label)
     ax.set_ylabel(y_label)
-    ax.legend(fontsize=7)
+    low, high = ax.get_ylim()
+    ax.set_ylim(low, high * (high / low) ** (0.1 * len(lines)))  # room for the legend
+    ax.legend(fontsize=7, loc="upper left", ncols=2 if len(lines) > 3 else 1)
 
 
 def ranking_panel(
@@ -202,7 +227,8 @@ def tiles_panel(ax: Any, rows: Mapping[str, Any], reference: Any) -> None:
 
 def share_limits(axes: Sequence[Any]) -> None:
     """Give all panels the same ranges, so that they can be compared by eye."""
-    for name in ("xlim", "ylim"):
+    axes = [ax for ax in axes if any(np.size(line.get_xdata()) for line in ax.lines)]  # others show nothing
+    for name in ("xlim", "ylim") if axes else ():
         limits = [getattr(ax, f"get_{name}")() for ax in axes]
         low, high = min(a for a, _ in limits), max(b for _, b in limits)
         for ax in axes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -54,10 +55,24 @@ def plain_log_ticks(axis: Any) -> None:
 
     low, high = axis.get_view_interval()
     ratio = high / low
-    subs = (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8) if ratio < 6 else (1, 2, 3, 5) if ratio < 30 else (1,)
+    subs: tuple[float, ...] = (1,)  # of each decade, so that at least two are labelled
+    for below, finer in ((100, (1, 3)), (30, (1, 2, 3, 5)), (6, (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8))):
+        if ratio < below:
+            subs = finer
     axis.set_major_locator(LogLocator(subs=subs))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.set_minor_formatter(NullFormatter())
+
+
+def typeset(symbol: str) -> str:
+    """Return a symbol with its orders, as in Δ_W⁽¹,²⁾F, set as a formula: raised letters are too small."""
+    plain = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
+
+    def formula(found: re.Match[str]) -> str:
+        below = f"_{{{found[1]}}}" if found[1] else ""
+        return rf"$\Delta{below}^{{({found[2].translate(plain)})}}$"
+
+    return re.sub(r"Δ(?:_(\w))?⁽([^⁾]*)⁾", formula, symbol)
 
 
 def scale_colours(count: int) -> list[Any]:

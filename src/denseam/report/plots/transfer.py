@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from denseam.analysis.transfer import Verdict, verdict
-from denseam.report.plots.panels import curves_panel, mark_divergences, share_limits, sweep_panel
+from denseam.report.plots.panels import curves_panel, leave_room, mark_divergences, share_limits, sweep_panel
 from denseam.report.plots.style import BAD, FAINT, INK, canvas, plain_log_ticks, save
 from denseam.studies.records import Records, Row, epochs_of, has_curves
 from denseam.workflow.target import Trained
@@ -51,6 +51,7 @@ def transfer_figure(
                 _curve_panel(right, list(studies[study]), v)
         for column in axes.T:
             share_limits(column)
+        leave_room(axes[:, 0])
         for row in axes:
             mark_divergences(row[0])
             for ax in row:
