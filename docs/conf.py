@@ -12,6 +12,7 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT / "docs"), str(ROOT)]
 import colab  # noqa: E402
 import formulas  # noqa: E402
 import generate  # noqa: E402
+import plain  # noqa: E402
 from sphinx.errors import ConfigError  # noqa: E402
 
 _version: dict[str, str] = {}
@@ -65,7 +66,6 @@ napoleon_google_docstring = False
 napoleon_numpy_docstring = True
 napoleon_use_ivar = True
 napoleon_attr_annotations = False  # shapes such as "*samples N" are not markup
-autodoc_mock_imports = ["torch"]  # an extra that the docs do without
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_preserve_defaults = True
@@ -83,6 +83,11 @@ copybutton_prompt_is_regexp = True
 formulas.write_style(STATIC)
 html_math_renderer = "mathml"
 html_static_path = [str(STATIC)]
+
+ROOT_FILES = generate.GENERATED / "root"  # copied beside the pages
+ROOT_FILES.mkdir(exist_ok=True)
+(ROOT_FILES / "llms.txt").write_text(plain.text(generate.registered()), encoding="utf-8")
+html_extra_path = [str(ROOT_FILES)]
 
 html_theme = "furo"
 html_title = f"denseam {release}"
