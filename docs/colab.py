@@ -11,12 +11,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-import nbformat
-from myst_nb.core.read import read_myst_markdown_notebook
-
 ROOT = Path(__file__).resolve().parent.parent
 TUTORIALS = ROOT / "docs" / "tutorials"
 NOTEBOOKS = ROOT / "notebooks"
+#: Owner and name on GitHub; from there Colab takes the notebooks, and installs the library.
 REPOSITORY = "denseam/denseam"
 GITHUB = f"https://github.com/{REPOSITORY}"
 #: Cells with this tag are only for the build: they check that what the text says is still true.
@@ -41,6 +39,9 @@ def with_links(name: str, page: str) -> str:
 
 def notebook(name: str) -> Any:
     """Return a tutorial as a notebook without outputs."""
+    import nbformat
+    from myst_nb.core.read import read_myst_markdown_notebook
+
     page = (TUTORIALS / f"{name}.md").read_text(encoding="utf-8")
     made = read_myst_markdown_notebook(page)
     extra = made.metadata.pop("extra", None)
@@ -100,6 +101,8 @@ def _file(name: str) -> Path:
 
 
 def _text(name: str) -> str:
+    import nbformat
+
     return str(nbformat.writes(notebook(name))) + "\n"
 
 

@@ -7,13 +7,11 @@ import sys
 
 import pytest
 
-from docs import plain
+from docs import colab, plain
 from tests import ROOT
 
 SLOW = pytest.mark.slow
 DOCS = ROOT / "docs"
-TUTORIALS = sorted(page.stem for page in (DOCS / "tutorials").glob("*.md"))
-REPOSITORY = "https://github.com/denseam/denseam"
 
 
 def test_every_command_and_option_is_in_the_reference(generate):
@@ -78,7 +76,7 @@ def code_of(page):
     return [cell for cell in cells if not cell.startswith(":tags: [remove-cell]")]
 
 
-@pytest.mark.parametrize("name", TUTORIALS)
+@pytest.mark.parametrize("name", colab.names())
 def test_the_notebook_of_a_tutorial_has_its_cells_and_no_outputs(name):
     """If it fails, the page has changed: `python -m docs.colab` writes the notebooks anew."""
     notebook = json.loads((ROOT / "notebooks" / f"{name}.ipynb").read_text(encoding="utf-8"))
@@ -87,20 +85,22 @@ def test_the_notebook_of_a_tutorial_has_its_cells_and_no_outputs(name):
     install, *others = ["".join(cell["source"]) for cell in code]
     assert others == code_of((DOCS / "tutorials" / f"{name}.md").read_text(encoding="utf-8"))
     assert others
-    assert f"git+{REPOSITORY}" in install
+    assert f"git+{colab.GITHUB}" in install
     compile(install.replace("%pip", "pass  # "), name, "exec")
     words = "".join("".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "markdown")
     assert words.startswith("[![Open in Colab]")
     assert f"blob/main/notebooks/{name}.ipynb" in words
     links = re.findall(r"\]\(([^)]+)\)", words)
-    inside = [link.removeprefix(f"{REPOSITORY}/blob/main/") for link in links if link.startswith(REPOSITORY)]
+    inside = [
+        link.removeprefix(f"{colab.GITHUB}/blob/main/") for link in links if link.startswith(colab.GITHUB)
+    ]
     assert [link for link in inside if not (ROOT / link.partition("#")[0]).is_file()] == []
     assert [link for link in links if not link.startswith("https://")] == []
 
 
 def test_there_is_a_notebook_for_each_tutorial_and_no_other():
-    assert {"transfer", "own-data", "own-lagrangian", "inside", "pytorch", "store"} <= set(TUTORIALS)
-    assert sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb")) == TUTORIALS
+    assert {"transfer", "own-data", "own-lagrangian", "inside", "pytorch", "store"} <= set(colab.names())
+    assert sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb")) == colab.names()
 
 
 def test_tutorials_come_first_and_the_reference_last():
@@ -109,7 +109,9 @@ def test_tutorials_come_first_and_the_reference_last():
     assert (first, last) == ("Tutorials", "Reference")
     assert captions["Tutorials"][0] == "tutorials/transfer"
     listed = {page for pages in captions.values() for page in pages}
-    assert listed == {p.stem for p in DOCS.glob("*.md")} - {"index"} | {f"tutorials/{t}" for t in TUTORIALS}
+    assert listed == {p.stem for p in DOCS.glob("*.md")} - {"index"} | {
+        f"tutorials/{t}" for t in colab.names()
+    }
     guide = (DOCS / "guide.md").read_text(encoding="utf-8")
     assert [page for page in sorted(listed - {"guide"}) if f"({page}.md)" not in guide] == []
 
