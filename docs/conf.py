@@ -55,6 +55,7 @@ myst_heading_anchors = 3
 nb_execution_mode = "cache"
 nb_execution_cache_path = str(Path(__file__).parent / "_build" / "executed" / _digest_of_source())
 nb_execution_raise_on_error = True
+nb_execution_in_temp = True  # they write files
 nb_execution_timeout = 900  # seconds for a cell; none takes more than twenty on two cores
 nb_output_stderr = "remove"
 nb_merge_streams = True
