@@ -83,7 +83,8 @@ copybutton_prompt_is_regexp = True
 
 formulas.write_style(STATIC)
 html_math_renderer = "mathml"
-html_static_path = [str(STATIC)]
+html_static_path = [str(STATIC), "_static"]
+html_css_files = ["tables.css"]
 
 ROOT_FILES = generate.GENERATED / "root"  # copied beside the pages
 ROOT_FILES.mkdir(exist_ok=True)
