@@ -47,11 +47,15 @@ unit: $(VENV)/.test
 test-slow: $(VENV)/.test
 	$(PARALLEL) --dist loadfile -m slow
 
-# PyTorch in a pinned version, since a plain one brings gigabytes of CUDA along; and packages of others in which
-# memories must work.
+# PyTorch in a pinned version, since a plain one brings gigabytes of CUDA along.
 TORCH ?= torch==2.13.0
-$(VENV)/.torch: Makefile $(VENV)/.test
-	$(PIP) '$(TORCH)' 'accelerate>=1' 'lightning>=2.5' 'flax>=0.12'
+$(VENV)/.pytorch: Makefile $(VENV)/.made
+	$(PIP) '$(TORCH)'
+	touch $@
+
+# Packages of others in which memories must work.
+$(VENV)/.torch: $(VENV)/.pytorch $(VENV)/.test
+	$(PIP) 'accelerate>=1' 'lightning>=2.5' 'flax>=0.12'
 	touch $@
 
 test-torch: $(VENV)/.torch
@@ -129,8 +133,7 @@ test-oldest: .venv-oldest/.$(OLDEST)
 	.venv-oldest/bin/pytest -n 2 --dist loadfile -q -W ignore::DeprecationWarning tests/unit/rules tests/unit/model \
 	  tests/unit/training tests/unit/studies tests/unit/workflow/test_target.py tests/unit/compatibility/test_releases.py
 
-bench: $(VENV)/.base
-	$(PIP) '$(TORCH)'
+bench: $(VENV)/.base $(VENV)/.pytorch
 	$(BIN)/denseam bench
 
 # The figures of the paper from the records in docs/gallery; trains nothing.
@@ -149,7 +152,8 @@ $(VENV)/.calibration: calibration/requirements.txt $(VENV)/.images
 calibration-data: $(VENV)/.calibration
 	$(BIN)/python -m calibration.families --out calibration/data
 
-docs: $(VENV)/.docs
+# Tutorials are run, one of them with PyTorch.
+docs: $(VENV)/.docs $(VENV)/.pytorch
 	$(BIN)/sphinx-build -W --keep-going -q docs docs/_build/html
 	@echo "docs/_build/html/index.html"
 

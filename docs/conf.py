@@ -1,6 +1,7 @@
 """Sphinx configuration: `make docs` builds it, warnings are errors."""
 
 import hashlib
+import os
 import re
 import sys
 from pathlib import Path
@@ -8,7 +9,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "docs"), str(ROOT)]
 
+import colab  # noqa: E402
+import formulas  # noqa: E402
 import generate  # noqa: E402
+import plain  # noqa: E402
+from sphinx.errors import ConfigError  # noqa: E402
 
 _version: dict[str, str] = {}
 exec((ROOT / "src" / "denseam" / "_version.py").read_text(encoding="utf-8"), _version)
@@ -19,24 +24,6 @@ copyright = "The denseam developers"
 release = version = _version["__version__"]
 
 
-def _write_notebooks() -> None:
-    """Write each tutorial as a notebook to take away, from the same source."""
-    import nbformat
-    from myst_nb.core.read import read_myst_markdown_notebook
-
-    here = Path(__file__).parent
-    for page in sorted((here / "tutorials").glob("*.md")):
-        notebook = read_myst_markdown_notebook(page.read_text(encoding="utf-8"))
-        for number, cell in enumerate(notebook.cells):
-            cell.id = f"cell-{number}"  # else they are random, and the file new each time
-            if cell.cell_type == "markdown":  # links of this site lead nowhere from a notebook
-                kept = [line for line in cell.source.splitlines() if "{download}" not in line]
-                text = re.sub(r"\n{3,}", "\n\n", "\n".join(kept)).strip()
-                cell.source = re.sub(r"\[([^]]+)\]\([^)]*\.md[^)]*\)", r"\1", text)
-        target = here / "_generated" / f"{page.stem}.ipynb"
-        nbformat.write(notebook, target)
-
-
 def _digest_of_source() -> str:
     total = hashlib.sha256()
     for path in sorted((ROOT / "src").rglob("*.py")):
@@ -45,13 +32,17 @@ def _digest_of_source() -> str:
 
 
 generate.write()
-_write_notebooks()
+STATIC = generate.GENERATED / "static"
+if stale := colab.stale():
+    raise ConfigError(f"notebooks of {', '.join(stale)} are not those of the pages: python -m docs.colab")
+# The tutorials share what they compile.
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parent / "_build" / "programs"))
 
 extensions = [
     "myst_nb",  # brings myst_parser along
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
-    "sphinx.ext.mathjax",  # formulas are drawn in the browser, by a script that it fetches
+    "formulas",
     "sphinx_copybutton",
 ]
 source_suffix = {".md": "myst-nb"}  # plain pages too; those with a kernel in their head are run
@@ -64,6 +55,7 @@ myst_heading_anchors = 3
 nb_execution_mode = "cache"
 nb_execution_cache_path = str(Path(__file__).parent / "_build" / "executed" / _digest_of_source())
 nb_execution_raise_on_error = True
+nb_execution_in_temp = True  # they write files
 nb_execution_timeout = 900  # seconds for a cell; none takes more than twenty on two cores
 nb_output_stderr = "remove"
 nb_merge_streams = True
@@ -75,7 +67,6 @@ napoleon_google_docstring = False
 napoleon_numpy_docstring = True
 napoleon_use_ivar = True
 napoleon_attr_annotations = False  # shapes such as "*samples N" are not markup
-autodoc_mock_imports = ["torch"]  # an extra that the docs do without
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_preserve_defaults = True
@@ -89,6 +80,16 @@ maximum_signature_line_length = 90
 
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
+
+formulas.write_style(STATIC)
+html_math_renderer = "mathml"
+html_static_path = [str(STATIC), "_static"]
+html_css_files = ["tables.css"]
+
+ROOT_FILES = generate.GENERATED / "root"  # copied beside the pages
+ROOT_FILES.mkdir(exist_ok=True)
+(ROOT_FILES / "llms.txt").write_text(plain.text(generate.registered()), encoding="utf-8")
+html_extra_path = [str(ROOT_FILES)]
 
 html_theme = "furo"
 html_title = f"denseam {release}"
@@ -117,7 +118,14 @@ def _left_out(app, what, name, obj, skip, options):
     return True if is_field or is_long else None
 
 
+def _tutorials_link_to_their_notebooks(app, docname, source):
+    folder, _, name = docname.rpartition("/")
+    if folder == "tutorials":
+        source[0] = colab.with_links(name, source[0])
+
+
 def setup(app):
+    app.connect("source-read", _tutorials_link_to_their_notebooks)
     # After napoleon, which reads the docstrings at the usual priority of 500.
     app.connect("autodoc-process-docstring", _absolute_values_are_not_substitutions, priority=600)
     app.connect("autodoc-process-signature", _arrays_have_a_short_name)

@@ -1,4 +1,4 @@
-"""What the exponent finder finds from wrong starts, and the table that `docs/find.md` shows.
+"""What the exponent finder finds from wrong starts, and the table that `docs/find-evidence.md` shows.
 
 ``python -m docs.found`` searches every row that is not in `docs/found.json` yet (``--row`` chooses some), on
 the machine at hand, and keeps its result there. `table` makes the page from that file alone.

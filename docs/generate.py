@@ -40,6 +40,7 @@ def write() -> None:
         if not page.is_file() or page.read_text(encoding="utf-8") != text:
             page.write_text(text, encoding="utf-8")
     calibration(GENERATED / "calibration")
+    _draw_transfer()
 
 
 def quantities() -> str:
@@ -114,6 +115,24 @@ def _draw_gallery() -> dict[str, Any]:
         stamp.write_text(digest)
     found: dict[str, Any] = json.loads(documents.read_text(encoding="utf-8"))
     return found
+
+
+def _draw_transfer() -> None:
+    """Draw the one picture of the first page: the loss against the learning rate, not centred and centred."""
+    from denseam.paper.experiments import RELU_SGD, RELU_SGD_PLAIN
+    from denseam.report.plots.panels import mark_divergences, share_limits, sweep_panel
+    from denseam.report.plots.style import canvas, plain_log_ticks, save
+
+    results = recorded.results()["trained"]
+    with canvas(1, 2, 8.6, 3.3) as (figure, axes):
+        for ax, setting in zip(axes[0], (RELU_SGD_PLAIN, RELU_SGD), strict=True):
+            sweep_panel(ax, list(results.rows(setting)), results.verdict(setting), setting.label)
+        share_limits(axes[0])
+        for ax in axes[0]:
+            mark_divergences(ax)
+            plain_log_ticks(ax.yaxis)
+        axes[0, 1].legend(loc="upper left", bbox_to_anchor=(0.05, 1), fontsize=8)
+        save(figure, GENERATED, "transfer", ("png",))
 
 
 def calibration(out: Path) -> None:

@@ -1,12 +1,9 @@
 """The page of `denseam report` in a real Chromium, without a network."""
 
 import itertools
-import os
 import re
-import shutil
 
 import pytest
-from playwright.sync_api import sync_playwright
 
 from denseam.report.page import write_report
 from denseam.studies.documents import to_document
@@ -19,16 +16,6 @@ PNG = bytes.fromhex(
     "89504e470d0a1a0a0000000d49484452000000010000000108000000003a7e9b550000000a49444154789c6368000000820081"
     "dd436af40000000049454e44ae426082"
 )
-
-
-@pytest.fixture(scope="module")
-def browser():
-    program = os.environ.get("CHROMIUM") or shutil.which("chromium")
-    assert program, "Chromium is missing: apt-get install chromium, or set CHROMIUM"
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        yield started
-        started.close()
 
 
 @pytest.fixture(scope="module")

@@ -747,13 +747,9 @@ def test_the_page_on_pytorch_runs_and_says_what_it_says(tmp_path, monkeypatch, c
     for block in re.findall(r"```python\n(.*?)```", page, re.S):
         exec(block, names)
         said.append(capsys.readouterr().out)
-    trained, inside, before, after, verdict = said
+    trained, inside = said
     assert "{'1.W': 0.03, '1.b': 0.03, '1.c': 0.03}" in inside
     assert float(re.search(r"MSE ([\d.]+)", trained)[1]) < 0.6
-    assert "FAIL" in before
-    assert "s2: F goes as N^-" in before
-    assert "PASS" in after
-    assert "TRANSFERS" in verdict
 
 
 def test_the_example_of_the_readme_runs():

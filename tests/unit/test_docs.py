@@ -1,11 +1,13 @@
 """The documentation that is written from the program."""
 
+import json
 import re
 import subprocess
 import sys
 
 import pytest
 
+from docs import colab, plain
 from tests import ROOT
 
 DOCS = ROOT / "docs"
@@ -64,3 +66,62 @@ def test_the_examples_of_a_page_run_as_printed(page, tmp_path):
         return re.sub(r"\d+\.\d+", "…", words)
 
     assert without_decimals(found.stdout) == without_decimals(printed)
+
+
+def code_of(page):
+    """The code cells of a tutorial that readers see."""
+    cells = re.findall(r"^```\{code-cell\} ipython3\n(.*?)\n?^```", page, re.M | re.S)
+    return [cell for cell in cells if not cell.startswith(":tags: [remove-cell]")]
+
+
+@pytest.mark.parametrize("name", colab.names())
+def test_the_notebook_of_a_tutorial_has_its_cells_and_no_outputs(name):
+    """If it fails, the page has changed: `python -m docs.colab` writes the notebooks anew."""
+    notebook = json.loads((ROOT / "notebooks" / f"{name}.ipynb").read_text(encoding="utf-8"))
+    code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    assert all(not cell["outputs"] and cell["execution_count"] is None for cell in code)
+    install, *others = ["".join(cell["source"]) for cell in code]
+    assert others == code_of((DOCS / "tutorials" / f"{name}.md").read_text(encoding="utf-8"))
+    assert others
+    assert f"git+{colab.GITHUB}" in install
+    compile(install.replace("%pip", "pass  # "), name, "exec")
+    words = "".join("".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "markdown")
+    assert words.startswith("[![Open in Colab]")
+    assert f"blob/main/notebooks/{name}.ipynb" in words
+    links = re.findall(r"\]\(([^)]+)\)", words)
+    inside = [
+        link.removeprefix(f"{colab.GITHUB}/blob/main/") for link in links if link.startswith(colab.GITHUB)
+    ]
+    assert [link for link in inside if not (ROOT / link.partition("#")[0]).is_file()] == []
+    assert [link for link in links if not link.startswith("https://")] == []
+
+
+def test_there_is_a_notebook_for_each_tutorial_and_no_other():
+    assert {"transfer", "own-data", "own-lagrangian", "inside", "pytorch", "store"} <= set(colab.names())
+    assert sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb")) == colab.names()
+
+
+def test_tutorials_come_first_and_the_reference_last():
+    captions = plain.contents()
+    first, *_, last = captions
+    assert (first, last) == ("Tutorials", "Reference")
+    assert captions["Tutorials"][0] == "tutorials/transfer"
+    listed = {page for pages in captions.values() for page in pages}
+    assert listed == {p.stem for p in DOCS.glob("*.md")} - {"index"} | {
+        f"tutorials/{t}" for t in colab.names()
+    }
+    guide = (DOCS / "guide.md").read_text(encoding="utf-8")
+    assert [page for page in sorted(listed - {"guide"}) if f"({page}.md)" not in guide] == []
+
+
+def test_every_page_command_and_public_name_is_in_the_plain_text(generate):
+    import denseam
+
+    text = plain.text(generate.registered())
+    assert all(f"({page}.html)" in text for pages in plain.contents().values() for page in pages)
+    assert all(f"- `{name}`: " in text for name, _, _ in generate.registered())
+    public = [name for name in denseam.__all__ if callable(getattr(denseam, name))]
+    assert len(public) > 50
+    assert [name for name in public if not re.search(rf"^- `{name}[(`]", text, re.M)] == []
+    assert not re.search(r": *$", text, re.M)  # each has a sentence
+    assert len(text) < 50_000

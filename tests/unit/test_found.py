@@ -7,7 +7,7 @@ import pytest
 from docs import found
 from tests import ROOT
 
-PAGE = (ROOT / "docs" / "find.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "find-evidence.md").read_text(encoding="utf-8")
 KEPT = found.kept()
 #: "A row in five minutes on two cores", in seconds of one core.
 LONGEST = 600

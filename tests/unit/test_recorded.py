@@ -17,7 +17,7 @@ NOT_KEPT = {
     "PyTorch",
     "Precision",
 }
-#: Percentages of 'gallery' and 'regimes' that are thresholds, not results.
+#: Percentages of these pages that are thresholds, not results.
 THRESHOLDS = {"2 %", "95 %", "10 %"}
 
 
@@ -59,7 +59,7 @@ def test_rows_of_further_activations_are_as_the_page_says():
             assert exponent == pytest.approx(expected, abs=0.1), (case, name)
 
 
-@pytest.mark.parametrize("name", ["energies.md", "gallery.md", "regimes.md"])
+@pytest.mark.parametrize("name", ["energies.md", "gallery.md", "regimes.md", "samples-and-epochs.md"])
 def test_results_of_these_pages_are_generated(name):
     assert set(re.findall(r"\d[\d.]*\s%", page(name))) <= THRESHOLDS
     assert not re.findall(r"\\?η_?₀?[^.\n]{0,12}= ?\d\.\d+ (?:for|at) \$?K", page(name))

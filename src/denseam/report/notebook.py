@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import html as escaping
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -90,7 +91,9 @@ def _(v: Verdict) -> str:
 
 
 def _regret(v: Verdict, scale: int) -> str:
-    return percent(v.regret[scale]) if scale in v.regret else ""
+    if scale not in v.regret:
+        return ""
+    return "diverges" if math.isinf(v.regret[scale]) else percent(v.regret[scale])
 
 
 @html.register

@@ -11,6 +11,7 @@ import numpy as np
 
 from denseam.analysis.transfer import Verdict, hold_others, verdict
 from denseam.report.command import FROM_TABLE, sweep_command
+from denseam.report.wording import unbroken
 from denseam.rules.regimes import REGIMES
 from denseam.studies.records import COLUMNS, PROBE_COLUMNS, Records, Row, epochs_of, has_curves
 from denseam.training.quantities import QUANTITIES
@@ -98,9 +99,9 @@ def _verdict_document(v: Verdict) -> dict[str, Any]:
     scales = sorted(v.optimum)
     return {
         "status": v.status,
-        "reason": v.reason,
+        "reason": unbroken(v.reason),
         "next": v.next_step,
-        "flags": list(v.flags),
+        "flags": [unbroken(flag) for flag in v.flags],
         "collapse": _rounded(v.collapse, 3),
         "base": v.base,
         "seeds": v.seeds,
@@ -133,7 +134,7 @@ def _stop_documents(
         {
             "epoch": epoch,
             "status": v.status,
-            "reason": v.reason,
+            "reason": unbroken(v.reason),
             "optimum": [_rounded(v.optimum[s], 4) for s in sorted(v.optimum)],
         }
         for epoch, v in zip(epochs_or_end, [*earlier, judged], strict=True)

@@ -22,3 +22,8 @@ def quantity(value: float, unit: str) -> str:
         if value >= size:
             return f"{value / size:.3g} {prefix}{unit}"
     return f"{value:.3g} {unit}"
+
+
+def unbroken(text: str) -> str:
+    """Return a text whose per-cent signs stay on the line of their number."""
+    return text.replace(" %", "\N{NO-BREAK SPACE}%")

@@ -182,7 +182,7 @@ def orthogonalised(M: Float[Array, "K N"]) -> Float[Array, "K N"]:
 
     ``X ← aX + b(XXᵀ)X + c(XXᵀ)²X`` with X = M/‖M‖ at first: each singular value x goes to
     ``ax + bx³ + cx⁵``. The coefficients are those of Muon's authors and of Optax. They lift small values
-    quickly and then leave them between 0.7 and 1.2 (`docs/optimizers.md` says how small they may be).
+    quickly and then leave them between 0.7 and 1.2 (`docs/numerics.md` says how small they may be).
     """
     a, b, c = NEWTON_SCHULZ
     tall = M.shape[0] > M.shape[1]

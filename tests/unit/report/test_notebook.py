@@ -1,5 +1,7 @@
 """What a notebook shows: small tables of escaped text, and pictures that need no pyplot."""
 
+import dataclasses
+import math
 import re
 import subprocess
 import sys
@@ -70,6 +72,14 @@ def test_a_verdict_is_drawn_from_its_numbers():
     assert list(drawn["edge of stability"].get_ydata()) == [verdict.edge[scale] for scale in (16, 32, 64)]
     assert verdict.status in optima.get_title(loc="left")
     assert regrets.get_ylabel() == "regret, %"
+
+
+def test_an_infinite_regret_is_a_word():
+    (verdict,) = dam.verdict(records())
+    largest = max(verdict.regret)
+    shown = dataclasses.replace(verdict, regret=verdict.regret | {largest: math.inf})._repr_html_()
+    assert shown.count("<td>diverges</td>") == 1
+    assert "inf %" not in shown
 
 
 def test_a_verdict_without_an_optimum_is_drawn():

@@ -249,7 +249,7 @@ def test_five_steps_lift_singular_values_from_0_0015_on(small, lifted):
 
 
 def test_the_smallest_singular_values_of_the_momentum_fall_as_the_root_of_the_size():
-    """So that five steps suffice up to N = (0.14/0.0015)², about 9000 (docs/optimizers.md)."""
+    """So that five steps suffice up to N = (0.14/0.0015)², about 9000 (docs/numerics.md)."""
     smallest = []
     for N in (32, 96):
         shape = dam.Proportional().shape(N)
