@@ -141,4 +141,5 @@ def test_the_page_shows_every_size(size):
     assert f"_generated/best-energy-{size}.md" in PAGE
     assert f"best-energy-{size}.md" in recorded.FRAGMENTS
     of = best_energy.SIZES[size]
-    assert f"At N = {of.features}**, tuned at {of.scales[0]}, {of.scales[1]} and {of.scales[2]}" in PAGE
+    sizes = f"{of.scales[0]}, {of.scales[1]} and {of.scales[2]}"
+    assert f"At N = {of.features}**, tuned at {sizes}; {of.epochs} epochs of Adam" in PAGE
