@@ -28,6 +28,7 @@ from denseam.model.dense_am import DenseAM
 from denseam.model.lagrangians import Identity, from_text
 from denseam.paper.capacity import Capacity
 from denseam.rules.activations import read_activation
+from denseam.rules.table import FAMILIES, SUMS_TO_ONE
 
 KEPT = Path(__file__).resolve().parent / "best-energy" / "capacities.json"
 
@@ -48,10 +49,16 @@ def limit() -> float:
 
 def half(activation: str) -> dict[str, float | None]:
     """Return K½ without a bias and with one; None if not even the fewest patterns are recalled."""
-    found = {pair: crossing(activation, pair) for pair in itertools.product(BETAS, THRESHOLDS)}
+    found = {pair: crossing(activation, pair) for pair in itertools.product(BETAS, thresholds(activation))}
     plain = [K for (_, theta), K in found.items() if theta == 0 and K is not None]
     every = [K for K in found.values() if K is not None]
     return {"plain": max(plain, default=None), "biased": max(every, default=None)}
+
+
+def thresholds(activation: str) -> tuple[float, ...]:
+    """Return the values of θ to try; activations that sum to one ignore what all neurons have in common."""
+    name = read_activation(activation).name
+    return (0.0,) if FAMILIES[name] in SUMS_TO_ONE and name != "ghostmax" else THRESHOLDS
 
 
 def crossing(activation: str, constants: Constants) -> float | None:

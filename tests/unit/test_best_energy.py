@@ -129,6 +129,15 @@ def test_a_capacity_lies_between_the_last_two_sizes(monkeypatch):
     assert capacities.half("relu") == {"plain": None, "biased": pytest.approx(2**3.5)}
 
 
+def test_a_common_bias_matters_unless_activations_sum_to_one():
+    every = {name: len(capacities.thresholds(name)) for name in best_energy.ACTIVATIONS}
+    assert {name for name, count in every.items() if count > 1} == {
+        "identity", "relu", "relu(2)", "relu(3)", "tanh", "sigmoid", "softplus", "polynomial", "exp", "ghostmax"
+    }  # fmt: skip
+    shares = [capacities.recalled_share("entmax(1.5)", 64, 64.0, theta) for theta in (0.0, 0.4)]
+    assert shares[0] == shares[1] > 0.5
+
+
 def test_no_energy_stores_more_than_the_nearest_pattern():
     for name, halves in capacities.kept().halves.items():
         for kind, K in halves.items():
