@@ -183,8 +183,10 @@ class Experiment:
 
     def judge(self, cases: Sequence[Case]) -> None:
         """Train the targets of the cases that are tuned."""
-        self.check_time()
         tuned = [(case, values) for case in cases if (values := self.values(case))]
+        if not tuned:
+            return
+        self.check_time()
         studies = [self.study(case, values) for case, values in tuned]
         run_specs([(study, study.runs()) for study in studies], self.runs / "target", progress=Terminal())
 
@@ -313,14 +315,15 @@ def _best(entry: Entry | None) -> Any:
 
 
 def _cell(entries: Mapping[str, Entry | None], name: str) -> str:
-    """Return the loss at the tuned set with its optimizer; the lowest of a column is bold."""
+    """Return the loss at the tuned set with its optimizer; the lowest of a column that is complete is bold."""
     entry = entries[name]
     if entry is None:
         return recorded.NOT_RUN
     if entry.tuned is None:
         return "diverged"
-    lowest = min(e.tuned.loss for e in entries.values() if e and e.tuned)
-    loss = f"**{entry.tuned.loss:.3f}**" if entry.tuned.loss == lowest else f"{entry.tuned.loss:.3f}"
+    others = [e.tuned.loss for e in entries.values() if e and e.tuned]
+    lowest = None not in entries.values() and entry.tuned.loss == min(others)
+    loss = f"**{entry.tuned.loss:.3f}**" if lowest else f"{entry.tuned.loss:.3f}"
     return f"{loss} ({entry.optimizer})"
 
 

@@ -68,7 +68,8 @@ def test_the_page_has_the_loss_of_the_tuned_rate(monkeypatch, tmp_path, experime
     text = best_energy.table("laptop")
     (entry,) = best_energy.entries("laptop").values()
     best_energy.entries.cache_clear()
-    assert "| `relu` | **0.303** (adam) | not run |" in text
+    assert "| `relu` | 0.303 (adam) | not run |" in text
+    assert best_energy._cell(dict.fromkeys(best_energy.ACTIVATIONS, entry), "relu") == "**0.303** (adam)"
     assert entry.regret == pytest.approx(0.01)
     assert "costs 1.0 % in the median" in text
     assert "in 1 cases, and its bound held in 1 of these" in text
