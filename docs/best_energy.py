@@ -315,7 +315,7 @@ def _best(entry: Entry | None) -> Any:
 
 
 def _cell(entries: Mapping[str, Entry | None], name: str) -> str:
-    """Return the loss at the tuned set with its optimizer; the lowest of a column that is complete is bold."""
+    """Return the loss at the tuned set with its optimizer; the lowest of a complete column is bold."""
     entry = entries[name]
     if entry is None:
         return recorded.NOT_RUN
