@@ -1,8 +1,9 @@
-"""Which energy is best? Error and capacity of every activation at equal operations, each tuned by `tune`.
+r"""Which energy is best? Error and capacity of every activation at equal operations, each tuned by `tune`.
 
     python -m docs.best_energy --write-data FOLDER                       # the images, 2 × 3.9 MB; once
     python -m docs.best_energy --size laptop --data FOLDER --runs DIR    # all phases, on two cores
-    JAX_PLATFORMS=cpu python -m docs.best_energy --size large --data FOLDER --runs DIR --phase tune --part 1/8
+    JAX_PLATFORMS=cpu NPROC=1 python -m docs.best_energy --size large --data FOLDER --runs DIR --phase tune \
+        --part 1/8 --no-keep                                             # and 2/8 … 8/8, side by side
     python -m docs.best_energy --size large --data FOLDER --runs DIR --phase judge --seconds 540
 
 Three phases, each of which can be stopped and resumed (`--seconds` ends a call early, with exit code 3):

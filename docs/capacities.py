@@ -108,13 +108,13 @@ def _recalled(model: DenseAM, cues: Any, patterns: Any) -> Any:
 def make(activations: Sequence[str], check_time: Callable[[], None]) -> None:
     """Measure what is missing, and keep it."""
     for activation in activations:
-        found = dict(_read())
-        if activation in found:
+        if activation in _read():
             continue
         check_time()
-        found[activation] = half(activation)
-        print(f"capacity of {activation}: {found[activation]}", flush=True)
+        own = half(activation)
+        print(f"capacity of {activation}: {own}", flush=True)
         KEPT.parent.mkdir(exist_ok=True)
+        found = {**_read(), activation: own}  # other parts may have written meanwhile
         KEPT.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
