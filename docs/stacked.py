@@ -11,7 +11,7 @@ import argparse
 import functools
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,11 +31,17 @@ from denseam.training.probes import rms
 from docs import recorded
 
 HOME = Path(__file__).resolve().parent / "stacked"
+SWEEPS = HOME / "sweeps.parquet"
 REGIME = dam.Proportional(2, 5, 0.1)
 NOISE = 0.5
 OPTIMIZERS = ("sgd", "adam")
-#: Name → the Lagrangians of the hidden layers; one of them is bounded, so that the energy is.
-PAIRS = {"ReLU, tanh": (dam.relu, dam.tanh), "softmax, softmax": (dam.softmax, dam.softmax)}
+#: Name → the Lagrangians of the hidden layers, and the constant of d₂. One of the two layers is bounded, so
+#: that the energy is. Softmax amplifies: what reads it has the variance e^v − 1 if its input has v.
+PAIRS: Mapping[str, tuple[Any, Any, float]] = {
+    "ReLU, tanh": (dam.relu(), dam.tanh(), 1.0),
+    "softmax, softmax": (dam.softmax(), dam.softmax(), 1.0),
+    "softmax, softmax, weak top": (dam.softmax(), dam.softmax(), 0.25),
+}
 
 #: Factor → its quantity, in the order in which they are corrected, as `denseam find` does it.
 FACTORS = {
@@ -45,7 +51,7 @@ FACTORS = {
 FOUND_AT, FOUND_SEEDS = (64, 128, 256, 512), 12
 CHECKED_AT, CHECKED_SEEDS, UPDATES, CHECK_RATE = (32, 64, 128), 4, 8, {"sgd": 0.01, "adam": 0.03}
 SWEPT_AT, SWEPT_SEEDS, EPOCHS = (32, 64, 128), (10, 11, 12), 16
-RATES = {"sgd": dam.logspace(1e-3, 0.3, 11), "adam": dam.logspace(3e-3, 0.9, 11)}
+RATES = {"sgd": dam.logspace(1e-3, 0.1, 9), "adam": dam.logspace(3e-3, 0.3, 9)}
 #: Wrong exponents, which the check must refuse: factor → its exponent.
 CONTROLS: Mapping[tuple[str, str], dict[str, float]] = {
     ("ReLU, tanh", "sgd"): {"eta_W2": 0.0},
@@ -67,15 +73,16 @@ class Rule(NamedTuple):
 
     def factor(self, name: str, N: int) -> float:
         """Return a multiplier, or a learning rate for η0 = 1."""
-        layers = [layer() for layer in PAIRS[self.pair]]
+        *layers, top = PAIRS[self.pair]
         multipliers = dict(zip(("up1", "down1", "up2", "down2"), scales(sizes(32), *layers), strict=True))
+        multipliers["down2"] *= top
         rates = learning_rates(sizes(32), self.optimizer, 1.0)
         at_base = multipliers | {"eta_W1": rates.W1, "eta_W2": rates.W2}
         return float(at_base[name] * (N / 32) ** self.exponents[name])
 
     def model(self, N: int, seed: int, top: float = 1.0) -> dam.StackedAM:
-        """Return an untrained model; `top` is the constant of d₂."""
-        made = dam.StackedAM.create(sizes(N), *(layer() for layer in PAIRS[self.pair]), seed=seed)
+        """Return an untrained model; `top` is a factor on d₂."""
+        made = dam.StackedAM.create(sizes(N), *PAIRS[self.pair][:2], seed=seed)
         multipliers = [self.factor(name, N) for name in ("up1", "down1", "up2", "down2")]
         multipliers[3] *= top
         return dam.StackedAM(*made.parameters, multipliers, made.first, made.second)
@@ -95,7 +102,7 @@ def with_rates(optimizer: str, rates: StackedParameters) -> optax.GradientTransf
 
 def predicted(pair: str, optimizer: str) -> dict[str, float]:
     """Return the exponents in N that the library has for this model."""
-    layers = [layer() for layer in PAIRS[pair]]
+    layers = PAIRS[pair][:2]
 
     def at(N: int) -> list[float]:
         rates = learning_rates(sizes(N), optimizer, 1.0)
@@ -108,9 +115,9 @@ def predicted(pair: str, optimizer: str) -> dict[str, float]:
 
 def rules() -> Iterator[Rule]:
     """Yield the rules of the library: each pair with the optimizers that both have a row with."""
-    for pair, layers in PAIRS.items():
+    for pair, (first, second, _) in PAIRS.items():
         for optimizer in OPTIMIZERS:
-            if all(is_prescribed(layer().family, optimizer) for layer in layers):
+            if all(is_prescribed(layer.family, optimizer) for layer in (first, second)):
                 yield Rule(pair, optimizer, predicted(pair, optimizer))
 
 
@@ -186,7 +193,7 @@ def check(rule: Rule, name: str) -> dict[str, Any]:
         lambda shape: with_rates(rule.optimizer, rule.rates(shape.N, CHECK_RATE[rule.optimizer])),
         regime=REGIME, scales=CHECKED_AT, seeds=CHECKED_SEEDS, updates=UPDATES, noise=NOISE, name=name,
     )  # fmt: skip
-    failing = [{"name": s.name, "step": s.step, "exponent": s.value} for s in made.failing()]
+    failing = [{"name": s.name, "step": s.step, "exponent": s.slope} for s in made.failing()]
     return {"status": made.status, "failing": failing, "exponents": dict(rule.exponents)}
 
 
@@ -248,47 +255,54 @@ def _epoch(
 
 #: Study → the strength of the top, and how many times the epochs: with d₂ = 0 it is a single memory of K₁, a
 #: step of which costs half as much.
-STUDIES = {"stacked": (1.0, 1), "one memory, same epochs": (0.0, 1), "one memory, same operations": (0.0, 2)}
+STUDIES = {"stacked": (1.0, 1), "one memory": (0.0, 2), "one memory, same epochs": (0.0, 1)}
 
 
 # --- records ---------------------------------------------------------------------------------------
 
 
 def make(part: str | None) -> None:
-    """Measure, and keep what was found."""
+    """Measure what is missing, and keep what was found."""
     HOME.mkdir(exist_ok=True)
     if part in (None, "find"):
-        _write("found.json", {_name(rule): find(rule) for rule in rules()})
+        for rule in rules():
+            _add("found.json", _name(rule), functools.partial(find, rule))
     if part in (None, "check"):
-        checks = {_name(rule): check(rule, _name(rule)) for rule in rules()}
+        for rule in rules():
+            _add("checks.json", _name(rule), functools.partial(check, rule, _name(rule)))
         for (pair, optimizer), wrong in CONTROLS.items():
             rule = Rule(pair, optimizer, predicted(pair, optimizer) | wrong)
-            changed = ", ".join(f"{factor} = N^{power:g}" for factor, power in wrong.items())
-            checks[f"{_name(rule)}, {changed}"] = check(rule, changed)
-        _write("checks.json", checks)
+            name = f"{_name(rule)}, " + ", ".join(
+                f"{factor} = N^{power:g}" for factor, power in wrong.items()
+            )
+            _add("checks.json", name, functools.partial(check, rule, name))
     if part in (None, "sweep"):
-        import pyarrow as pa
-        import pyarrow.parquet as pq
+        for rule in (rule for rule in rules() if rule.pair == "ReLU, tanh"):
+            for study, (top, times) in STUDIES.items():
+                _add_sweep(rule, top, times * EPOCHS, f"{_name(rule)}: {study}")
 
-        rows = [
-            row
-            for rule in rules()
-            if rule.pair == "ReLU, tanh"
-            for study, (top, times) in STUDIES.items()
-            for row in sweep(rule, top, times * EPOCHS, f"{_name(rule)}: {study}")
-        ]
-        pq.write_table(pa.Table.from_pylist(rows), HOME / "sweeps.parquet")
+
+def _add_sweep(rule: Rule, top: float, epochs: int, name: str) -> None:
+    """Train one study, unless its runs are there."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows = pq.read_table(SWEEPS).to_pylist() if SWEEPS.is_file() else []
+    if all(row["study"] != name for row in rows):
+        pq.write_table(pa.Table.from_pylist([*rows, *sweep(rule, top, epochs, name)]), SWEEPS)
 
 
 def _name(rule: Rule) -> str:
     return f"{rule.pair}; {rule.optimizer}"
 
 
-def _write(name: str, document: Any) -> None:
-    (HOME / name).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+def _add(document: str, name: str, measure: Callable[[], Any]) -> None:
+    """Measure one entry of a document, unless it is there."""
+    if name not in kept(document):
+        entries = kept(document) | {name: measure()}
+        (HOME / document).write_text(json.dumps(entries, indent=1) + "\n", encoding="utf-8")
 
 
-@functools.cache
 def kept(name: str) -> Any:
     """Return a document of the folder; an empty one if it was not measured."""
     path = HOME / name
@@ -323,8 +337,7 @@ def check_table() -> str:
 @functools.cache
 def verdicts() -> Mapping[str, Any]:
     """Return the verdict on every sweep, by the name of its study."""
-    path = HOME / "sweeps.parquet"
-    return {v.name: v for v in dam.verdict(str(path))} if path.is_file() else {}
+    return {v.name: v for v in dam.verdict(str(SWEEPS))} if SWEEPS.is_file() else {}
 
 
 def sweep_table() -> str:
