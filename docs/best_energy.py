@@ -368,7 +368,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.runs is None or given.data is None:
         parser.error("--runs and --data are needed")
     part, parts = map(int, given.part.split("/"))
-    chosen = [[case for case in group if given.only in case.name] for group in groups()][part - 1 :: parts]
+    chosen = [own for group in groups() if (own := [case for case in group if given.only in case.name])]
+    chosen = chosen[part - 1 :: parts]
     runs, ends = given.runs / given.size, time.monotonic() + given.seconds
     experiment = Experiment(SIZES[given.size], runs, given.data, ends)
     phases = PHASES if given.phase is None else (given.phase,)

@@ -14,7 +14,6 @@ from __future__ import annotations
 import functools
 import itertools
 import json
-import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -143,7 +142,7 @@ class Kept(NamedTuple):
 def _shown(K: float | None) -> str:
     if K is None:
         return f"< {2**FEWEST}"
-    return f"≥ {2**MOST}" if K >= 2**MOST else f"{K:.{max(0, 1 - math.floor(math.log10(K)))}f}"
+    return f"≥ {2**MOST:,}" if K >= 2**MOST else f"{float(f'{K:.3g}'):,g}"
 
 
 def kept() -> Kept:
