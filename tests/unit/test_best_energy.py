@@ -146,6 +146,17 @@ def test_no_energy_stores_more_than_the_nearest_pattern():
     assert f"{round(capacities.limit(), -3):,.0f} patterns" in PAGE
 
 
+def test_the_page_is_right_about_thresholds():
+    halves = capacities.kept().halves
+    assert all(
+        halves[name]["biased"] > 30 * halves[name]["plain"]
+        for name in ("relu", "relu(2)", "relu(3)", "softplus")
+    )
+    assert all(
+        halves[name]["plain"] > 0.9 * capacities.limit() for name in ("softmax", "ghostmax", "topshare")
+    )
+
+
 @pytest.mark.parametrize("size", best_energy.SIZES)
 def test_the_page_shows_every_size(size):
     assert f"_generated/best-energy-{size}.md" in PAGE
