@@ -1,8 +1,9 @@
-"""Which energy is best? Error and capacity of every activation at equal operations, each tuned by `tune`.
+r"""Which energy is best? Error and capacity of every activation at equal operations, each tuned by `tune`.
 
     python -m docs.best_energy --write-data FOLDER                       # the images, 2 × 3.9 MB; once
     python -m docs.best_energy --size laptop --data FOLDER --runs DIR    # all phases, on two cores
-    JAX_PLATFORMS=cpu python -m docs.best_energy --size large --data FOLDER --runs DIR --phase tune --part 1/8
+    JAX_PLATFORMS=cpu NPROC=1 python -m docs.best_energy --size large --data FOLDER --runs DIR --phase tune \
+        --part 1/8 --no-keep                                             # and 2/8 … 8/8, side by side
     python -m docs.best_energy --size large --data FOLDER --runs DIR --phase judge --seconds 540
 
 Three phases, each of which can be stopped and resumed (`--seconds` ends a call early, with exit code 3):
@@ -89,7 +90,7 @@ class Size(NamedTuple):
 
 SIZES: Mapping[str, Size] = {
     "laptop": Size(100, (16, 25, 49), 16, "float32"),
-    "large": Size(784, (49, 100, 196), 64, "tf32"),
+    "large": Size(784, (49, 100, 196), 32, "tf32"),
 }
 
 
@@ -183,8 +184,10 @@ class Experiment:
 
     def judge(self, cases: Sequence[Case]) -> None:
         """Train the targets of the cases that are tuned."""
-        self.check_time()
         tuned = [(case, values) for case in cases if (values := self.values(case))]
+        if not tuned:
+            return
+        self.check_time()
         studies = [self.study(case, values) for case, values in tuned]
         run_specs([(study, study.runs()) for study in studies], self.runs / "target", progress=Terminal())
 
@@ -313,14 +316,15 @@ def _best(entry: Entry | None) -> Any:
 
 
 def _cell(entries: Mapping[str, Entry | None], name: str) -> str:
-    """Return the loss at the tuned set with its optimizer; the lowest of a column is bold."""
+    """Return the loss at the tuned set with its optimizer; the lowest of a complete column is bold."""
     entry = entries[name]
     if entry is None:
         return recorded.NOT_RUN
     if entry.tuned is None:
         return "diverged"
-    lowest = min(e.tuned.loss for e in entries.values() if e and e.tuned)
-    loss = f"**{entry.tuned.loss:.3f}**" if entry.tuned.loss == lowest else f"{entry.tuned.loss:.3f}"
+    others = [e.tuned.loss for e in entries.values() if e and e.tuned]
+    lowest = None not in entries.values() and entry.tuned.loss == min(others)
+    loss = f"**{entry.tuned.loss:.3f}**" if lowest else f"{entry.tuned.loss:.3f}"
     return f"{loss} ({entry.optimizer})"
 
 
@@ -364,7 +368,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.runs is None or given.data is None:
         parser.error("--runs and --data are needed")
     part, parts = map(int, given.part.split("/"))
-    chosen = [[case for case in group if given.only in case.name] for group in groups()][part - 1 :: parts]
+    chosen = [own for group in groups() if (own := [case for case in group if given.only in case.name])]
+    chosen = chosen[part - 1 :: parts]
     runs, ends = given.runs / given.size, time.monotonic() + given.seconds
     experiment = Experiment(SIZES[given.size], runs, given.data, ends)
     phases = PHASES if given.phase is None else (given.phase,)

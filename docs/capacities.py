@@ -14,7 +14,6 @@ from __future__ import annotations
 import functools
 import itertools
 import json
-import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,6 +27,7 @@ from denseam.model.dense_am import DenseAM
 from denseam.model.lagrangians import Identity, from_text
 from denseam.paper.capacity import Capacity
 from denseam.rules.activations import read_activation
+from denseam.rules.table import FAMILIES, SUMS_TO_ONE
 
 KEPT = Path(__file__).resolve().parent / "best-energy" / "capacities.json"
 
@@ -48,10 +48,16 @@ def limit() -> float:
 
 def half(activation: str) -> dict[str, float | None]:
     """Return K½ without a bias and with one; None if not even the fewest patterns are recalled."""
-    found = {pair: crossing(activation, pair) for pair in itertools.product(BETAS, THRESHOLDS)}
+    found = {pair: crossing(activation, pair) for pair in itertools.product(BETAS, thresholds(activation))}
     plain = [K for (_, theta), K in found.items() if theta == 0 and K is not None]
     every = [K for K in found.values() if K is not None]
     return {"plain": max(plain, default=None), "biased": max(every, default=None)}
+
+
+def thresholds(activation: str) -> tuple[float, ...]:
+    """Return the values of θ to try; activations that sum to one ignore what all neurons have in common."""
+    name = read_activation(activation).name
+    return (0.0,) if FAMILIES[name] in SUMS_TO_ONE and name != "ghostmax" else THRESHOLDS
 
 
 def crossing(activation: str, constants: Constants) -> float | None:
@@ -101,13 +107,13 @@ def _recalled(model: DenseAM, cues: Any, patterns: Any) -> Any:
 def make(activations: Sequence[str], check_time: Callable[[], None]) -> None:
     """Measure what is missing, and keep it."""
     for activation in activations:
-        found = dict(_read())
-        if activation in found:
+        if activation in _read():
             continue
         check_time()
-        found[activation] = half(activation)
-        print(f"capacity of {activation}: {found[activation]}", flush=True)
+        own = half(activation)
+        print(f"capacity of {activation}: {own}", flush=True)
         KEPT.parent.mkdir(exist_ok=True)
+        found = {**_read(), activation: own}  # other parts may have written meanwhile
         KEPT.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
@@ -136,7 +142,7 @@ class Kept(NamedTuple):
 def _shown(K: float | None) -> str:
     if K is None:
         return f"< {2**FEWEST}"
-    return f"≥ {2**MOST}" if K >= 2**MOST else f"{K:.{max(0, 1 - math.floor(math.log10(K)))}f}"
+    return f"≥ {2**MOST:,}" if K >= 2**MOST else f"{float(f'{K:.3g}'):,g}"
 
 
 def kept() -> Kept:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from docs import found, recorded
+from docs import found, recorded, stacked
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "denseam"
@@ -33,7 +33,11 @@ def write() -> None:
         "layers.md": layers(),
         "rooms.md": rooms_page(),
         "api.md": api(),
-        **{name: fragment() for name, fragment in {**recorded.FRAGMENTS, **found.FRAGMENTS}.items()},
+        **{
+            name: fragment()
+            for part in (recorded, found, stacked)
+            for name, fragment in part.FRAGMENTS.items()
+        },
     }
     for name, text in pages.items():
         page = GENERATED / name

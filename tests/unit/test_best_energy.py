@@ -68,7 +68,8 @@ def test_the_page_has_the_loss_of_the_tuned_rate(monkeypatch, tmp_path, experime
     text = best_energy.table("laptop")
     (entry,) = best_energy.entries("laptop").values()
     best_energy.entries.cache_clear()
-    assert "| `relu` | **0.303** (adam) | not run |" in text
+    assert "| `relu` | 0.303 (adam) | not run |" in text
+    assert best_energy._cell(dict.fromkeys(best_energy.ACTIVATIONS, entry), "relu") == "**0.303** (adam)"
     assert entry.regret == pytest.approx(0.01)
     assert "costs 1.0 % in the median" in text
     assert "in 1 cases, and its bound held in 1 of these" in text
@@ -129,6 +130,15 @@ def test_a_capacity_lies_between_the_last_two_sizes(monkeypatch):
     assert capacities.half("relu") == {"plain": None, "biased": pytest.approx(2**3.5)}
 
 
+def test_a_common_bias_matters_unless_activations_sum_to_one():
+    every = {name: len(capacities.thresholds(name)) for name in best_energy.ACTIVATIONS}
+    assert {name for name, count in every.items() if count > 1} == {
+        "identity", "relu", "relu(2)", "relu(3)", "tanh", "sigmoid", "softplus", "polynomial", "exp", "ghostmax"
+    }  # fmt: skip
+    shares = [capacities.recalled_share("entmax(1.5)", 64, 64.0, theta) for theta in (0.0, 0.4)]
+    assert shares[0] == shares[1] > 0.5
+
+
 def test_no_energy_stores_more_than_the_nearest_pattern():
     for name, halves in capacities.kept().halves.items():
         for kind, K in halves.items():
@@ -136,9 +146,21 @@ def test_no_energy_stores_more_than_the_nearest_pattern():
     assert f"{round(capacities.limit(), -3):,.0f} patterns" in PAGE
 
 
+def test_the_page_is_right_about_thresholds():
+    halves = capacities.kept().halves
+    assert all(
+        halves[name]["biased"] > 30 * halves[name]["plain"]
+        for name in ("relu", "relu(2)", "relu(3)", "softplus")
+    )
+    assert all(
+        halves[name]["plain"] > 0.9 * capacities.limit() for name in ("softmax", "ghostmax", "topshare")
+    )
+
+
 @pytest.mark.parametrize("size", best_energy.SIZES)
 def test_the_page_shows_every_size(size):
     assert f"_generated/best-energy-{size}.md" in PAGE
     assert f"best-energy-{size}.md" in recorded.FRAGMENTS
     of = best_energy.SIZES[size]
-    assert f"At N = {of.features}**, tuned at {of.scales[0]}, {of.scales[1]} and {of.scales[2]}" in PAGE
+    sizes = f"{of.scales[0]}, {of.scales[1]} and {of.scales[2]}"
+    assert f"At N = {of.features}**, tuned at {sizes}; {of.epochs} epochs of Adam" in PAGE

@@ -20,10 +20,15 @@ Each layer rests where its input is, given the others:
 h + δ(z − h) it falls with the slope −(1 − δ)(z − h)ᵀJ(z − h). So moving any layer towards its input by a
 share δ of at most 1 never raises the energy, in any order, for any weights and any convex Lagrangians. x and
 h² do not act on each other: given h¹ they move at once.
+
+**Bounds.** The energy has a lower bound if the features are bounded, as tanh is, and one of the hidden layers
+is too; or if the top is weak: without h² the energy of h¹ is at least ``|σ¹|²/2L₁u₁ − u₂d₂L₂|W̃²σ¹|²/2u₁``, up
+to terms that grow more slowly, where L are the largest slopes of σ. So ``u₂d₂L₁L₂‖W̃²‖² < 1`` suffices.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -32,14 +37,15 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float
 
-from denseam.errors import InputError, refuse, typed, whole
+from denseam.errors import InputError, UnboundedEnergyWarning, refuse, typed, whole
 from denseam.model.dense_am import for_each
 from denseam.model.lagrangians import Elementwise, Lagrangian, Tanh
 from denseam.model.normals import normal
+from denseam.model.shared import recall_problems
 from denseam.model.streams import stream
 from denseam.rules import Shape
 from denseam.rules.optimizers import OPTIMIZERS
-from denseam.rules.table import MULTIPLIERS, RATES
+from denseam.rules.table import MULTIPLIERS, RATES, SUMS_TO_ONE
 
 
 class StackedParameters(NamedTuple):
@@ -160,8 +166,10 @@ class StackedAM(eqx.Module):
             float32 or float64; and `features`, `centred`, `sweeps` as in the class.
         """
         N, K1, K2 = sizes
-        powers = scales(sizes, first, first if second is None else second)
+        top = first if second is None else second
+        powers = scales(sizes, first, top)
         multipliers = [power * constant for power, constant in zip(powers, constants, strict=True)]
+        _warn_if_unbounded(first, top, multipliers, (K1, K2))
         return cls(
             normal(stream(seed, "W"), (K1, N), dtype), normal(stream(seed, "W2"), (K2, K1), dtype),
             jnp.zeros(K1, dtype), jnp.zeros(K2, dtype), jnp.zeros(N, dtype),
@@ -249,10 +257,7 @@ class StackedAM(eqx.Module):
         self, x: Float[ArrayLike, "*samples N"], steps: int = 10, damping: float = 1.0
     ) -> StackedRecall:
         """Iterate `step` from x, with the hidden layers where `settle` leaves them."""
-        problems = [*whole(steps=steps)]
-        if not 0 < damping <= 1:
-            problems.append(f"damping must be above 0 and at most 1, got {damping!r}")
-        refuse(problems)
+        refuse(recall_problems(steps, damping, tolerance=0.0))
         start = self.settle(x)
 
         def one(state: StackedState, _: None) -> tuple[StackedState, Array]:
@@ -262,6 +267,37 @@ class StackedAM(eqx.Module):
         last, energies = jax.lax.scan(one, start, None, length=steps)
         energies = jnp.concatenate([self.energy(start)[None], energies])
         return StackedRecall(last, jnp.moveaxis(energies, 0, -1))
+
+
+#: Elementwise activations whose outputs are bounded.
+_BOUNDED = ("tanh", "sigmoid")
+#: Where the slopes of an activation are looked at.
+_FAR = 100.0
+
+
+def _warn_if_unbounded(
+    first: Lagrangian, second: Lagrangian, multipliers: Sequence[float], hidden: tuple[int, int]
+) -> None:
+    """Warn if nothing bounds the energy of the hidden layers; W² is as large as a random matrix."""
+    if any(layer.family in SUMS_TO_ONE or layer.name in _BOUNDED for layer in (first, second)):
+        return
+    K1, K2 = hidden
+    _, _, up2, down2 = multipliers
+    gain = up2 * down2 * (K1**0.5 + K2**0.5) ** 2 * _steepest(first) * _steepest(second)
+    if gain >= 1:
+        warnings.warn(
+            f"with {first.name} and {second.name} the energy may have no lower bound and recall may diverge: "
+            f"u2 d2 |W2|^2 times the largest slopes is {gain:.2g}, not below 1. Take a bounded activation in "
+            "one of the hidden layers, such as tanh, or a smaller constant of d2",
+            UnboundedEnergyWarning,
+            stacklevel=3,
+        )
+
+
+def _steepest(activation: Lagrangian) -> float:
+    """Return the largest slope of σ, up to where a steeper one makes no difference."""
+    h = jnp.linspace(-_FAR, _FAR, 2001)
+    return float(jnp.max(activation.jacobian_product(h, jnp.ones_like(h))))
 
 
 def _shape_problems(W1: Array, W2: Array, b1: Array, b2: Array, c: Array) -> list[str]:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import denseam as dam
-from denseam.errors import InputError
+from denseam.errors import InputError, UnboundedEnergyWarning
 from denseam.model.stacked import StackedState, learning_rates, scales
 from tests.reference_stacked import Stacked
 
@@ -136,10 +136,23 @@ def test_sweeps_converge_to_one_state_if_the_top_is_weak():
     assert np.allclose(other, h1, atol=1e-4)
 
 
+def test_an_energy_without_a_bound_is_warned_of():
+    sizes = (8, 16, 16)
+    with pytest.warns(UnboundedEnergyWarning, match="may have no lower bound"):
+        free = dam.StackedAM.create(sizes, dam.relu(), dtype=jnp.float64)
+    x = 0.5 * free.W1[0]
+    assert float(free.recall(x, steps=200).energies[-1]) < -1e6
+    weak = dam.StackedAM.create(sizes, dam.relu(), constants=(1, 1, 1, 0.1), dtype=jnp.float64)
+    bounded = dam.StackedAM.create(sizes, dam.relu(), dam.tanh(), dtype=jnp.float64)
+    for model in (weak, bounded):
+        energies = model.recall(x, steps=2000).energies
+        assert float(energies[-1]) == pytest.approx(float(energies[-2]), rel=1e-9)
+
+
 def test_every_parameter_learns():
     """A few steps of gradient descent on one batch lower its loss, and all parameters take part."""
     sizes = (8, 16, 16)
-    model = dam.StackedAM.create(sizes, dam.relu(), constants=(1, 1, 1, 0.5))
+    model = dam.StackedAM.create(sizes, dam.relu(), dam.tanh())
     rates = learning_rates(sizes, "sgd", 0.02)
     rng = np.random.default_rng(0)
     Y = rng.standard_normal((16, 8)).astype(np.float32)
