@@ -254,11 +254,16 @@ def table(regime: str) -> str:
 def features() -> str:
     """Return the rows of features that are norms, and their controls."""
     rows = [
-        (f"`{case.features}`", f"{case.optimizer}, {case.regime}", f"`{case.rule}`", *_finding_cells(case))
+        (
+            f"`{case.features}`",
+            f"{case.optimizer}, {case.regime}",
+            *_exponent_cells(case),
+            *_finding_cells(case),
+        )
         for case in cases()
         if case.features != "tanh"
     ]
-    return recorded.table(("features", "optimizer, regime", "rule", *_FINDINGS), rows)
+    return recorded.table(("features", "optimizer, regime", "s1", "s2", "eta_W", *_FINDINGS), rows)
 
 
 def controls() -> str:

@@ -57,6 +57,15 @@ def test_rows_of_further_activations_are_as_the_page_says():
         for name, exponent in found[case.name]["exponents"].items():
             expected = float(getattr(energies.rule_of(case), name).along(case.regime))
             assert exponent == pytest.approx(expected, abs=0.1), (case, name)
+    wrong_gain = [c for c in energies.CONTROLS if c.features != "tanh"]
+    assert {words[c] for c in wrong_gain} == {"DRIFTS", "FAILS"}
+    searched = [c for c in wrong_gain if c.name in found]
+    assert searched
+    for case in searched:
+        assert found[case.name]["check"] == "FAIL"
+        row = energies.rule_of(case._replace(rule="prescription"))
+        for name, exponent in found[case.name]["exponents"].items():
+            assert exponent == pytest.approx(float(getattr(row, name).along(case.regime)), abs=0.05), case
 
 
 @pytest.mark.parametrize("name", ["energies.md", "gallery.md", "regimes.md", "samples-and-epochs.md"])
