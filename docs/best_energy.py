@@ -34,7 +34,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from denseam.errors import InputError
+from denseam.ground.errors import InputError
 from denseam.paper.ranking import Best, best_of
 from denseam.paper.settings import within_operations
 from denseam.report.progress import Terminal

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import denseam as dam
-from denseam.files import write_whole
+from denseam.ground.files import write_whole
 from denseam.rules import parameterization
 from denseam.studies.records import thin
 from docs import recorded

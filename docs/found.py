@@ -119,7 +119,7 @@ def own_lagrangians() -> dict[str, Any]:
 def search(case: Mapping[str, Any]) -> dict[str, Any]:
     """Search one case; return its document, with the exponents of the row if there is one."""
     import denseam as dam
-    from denseam.errors import UnprescribedWarning
+    from denseam.ground.errors import UnprescribedWarning
     from denseam.rules import parameterization
 
     own = own_lagrangians()

@@ -347,7 +347,7 @@ def _draw_rooms(names: list[str], edges: Counter[tuple[str, str]]) -> None:
 def api() -> str:
     """Return the reference of all modules, room by room; the command line has a page of its own."""
     lines = []
-    for name in [*rooms(), "sklearn", "testing", "errors"]:
+    for name in [*rooms(), "sklearn", "testing"]:
         if name == "cli":
             continue
         lines += [f"## denseam.{name}", ""]

@@ -10,11 +10,11 @@ from .analysis.coordinates.of_study import check as check
 from .analysis.transfer import Verdict as Verdict
 from .analysis.transfer import horizon as horizon
 from .analysis.transfer import verdict as verdict
-from .errors import DataWarning as DataWarning
-from .errors import InputError as InputError
-from .errors import TrackerWarning as TrackerWarning
-from .errors import UnboundedEnergyWarning as UnboundedEnergyWarning
-from .errors import UnprescribedWarning as UnprescribedWarning
+from .ground.errors import DataWarning as DataWarning
+from .ground.errors import InputError as InputError
+from .ground.errors import TrackerWarning as TrackerWarning
+from .ground.errors import UnboundedEnergyWarning as UnboundedEnergyWarning
+from .ground.errors import UnprescribedWarning as UnprescribedWarning
 from .model.dense_am import DenseAM as DenseAM
 from .model.dense_am import Parameters as Parameters
 from .model.lagrangians import Elementwise as Elementwise

@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 import denseam as dam
-from denseam.errors import at_least_zero, listed, refuse, together, typed, whole
+from denseam.ground.errors import at_least_zero, listed, refuse, together, typed, whole
 
 Samples = npt.NDArray[Any]
 

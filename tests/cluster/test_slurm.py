@@ -9,7 +9,7 @@ import sys
 import pytest
 from dask_jobqueue import SLURMCluster
 
-from denseam.errors import InputError
+from denseam.ground.errors import InputError
 from denseam.studies.cluster import Cluster
 from denseam.studies.dask_executor import check_jobs, slurm
 

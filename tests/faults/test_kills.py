@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from denseam.files import clear_leftovers
+from denseam.ground.files import clear_leftovers
 from tests.faults import tally
 from tests.faults.commands import COMMANDS, clear, pictures, prepared
 from tests.faults.kills import KILLS, context, ended, start, words

@@ -18,7 +18,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from denseam.cli import main
-from denseam.errors import InputError
+from denseam.ground.errors import InputError
 from denseam.model.checkpoint import opened, write
 from denseam.model.lagrangians import registered
 from denseam.rules import MemoriesOnly, Proportional, Shape

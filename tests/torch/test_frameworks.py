@@ -11,7 +11,7 @@ from torch import nn
 
 import denseam as dam
 import denseam.torch as dt
-from denseam.errors import InputError
+from denseam.ground.errors import InputError
 
 SHAPE = dam.Shape(N=12, K=30, P=60, B=15)
 

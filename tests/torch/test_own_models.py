@@ -7,7 +7,7 @@ from torch.nn import functional
 
 import denseam.torch as dt
 from denseam.analysis.causes import CheckCause
-from denseam.errors import InputError
+from denseam.ground.errors import InputError
 from denseam.torch.outputs import Outputs
 
 TOKEN = 4

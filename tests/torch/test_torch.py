@@ -16,7 +16,7 @@ from torch import nn
 import denseam as dam
 import denseam.torch as dt
 from denseam.analysis.causes import CheckCause
-from denseam.errors import InputError, UnboundedEnergyWarning
+from denseam.ground.errors import InputError, UnboundedEnergyWarning
 from denseam.studies.description import AXES
 from denseam.training.columns import batch_of
 from denseam.training.gradient import gradient, gradient_of_columns, step

@@ -5,7 +5,7 @@ import pytest
 
 import denseam as dam
 from denseam.data.readers import read
-from denseam.errors import InputError
+from denseam.ground.errors import InputError
 from denseam.workflow import tuning
 
 datasets = pytest.importorskip("datasets", reason="needs the extra datasets")

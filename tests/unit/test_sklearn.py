@@ -17,7 +17,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import denseam as dam
-from denseam.errors import DataWarning, InputError
+from denseam.ground.errors import DataWarning, InputError
 from denseam.sklearn import AssociativeDenoiser
 
 X = load_digits().data[:96, [2, 3, 4, 5, 10, 11, 12, 13, 18, 19, 20, 21]]

@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Float
 
 from denseam.analysis.statistics import slope
-from denseam.errors import InputError
+from denseam.ground.errors import InputError
 from denseam.studies.records import Row
 
 #: A loss within this share of the prediction is never a surprise.

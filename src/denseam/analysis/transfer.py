@@ -37,7 +37,7 @@ from denseam.analysis.optima import Optima
 from denseam.analysis.statistics import Interval
 from denseam.analysis.thresholds import REGRET_GOOD
 from denseam.analysis.verdicts import Measured, Verdict
-from denseam.errors import InputError, above_zero, listed, refuse
+from denseam.ground.errors import InputError, above_zero, listed, refuse
 from denseam.studies.description import AXES
 from denseam.studies.foreign import records_of
 from denseam.studies.records import (

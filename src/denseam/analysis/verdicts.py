@@ -11,7 +11,7 @@ from denseam.analysis import sentences
 from denseam.analysis.causes import Cause, Flag, Next, Status
 from denseam.analysis.statistics import Interval
 from denseam.analysis.thresholds import REGRET_GOOD
-from denseam.display import Drawn
+from denseam.ground.display import Drawn
 from denseam.studies.records import LOSS
 
 

@@ -21,7 +21,7 @@ import jax
 from denseam import __version__
 from denseam.analysis.statistics import slope
 from denseam.cli.rivals import rivals
-from denseam.errors import above_zero, refuse, whole
+from denseam.ground.errors import above_zero, refuse, whole
 from denseam.rules import Proportional
 from denseam.rules.cost import step_operations
 from denseam.rules.fields import logspace

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import IO, Any, NoReturn
 
 from denseam.cli.program import IO_ERROR, OK, exit_code
-from denseam.errors import ProcessLost
+from denseam.ground.errors import ProcessLost
 from denseam.training.stopping import SIGNALS
 
 #: Seconds in which a child may take leave of others after an error, which they may not have had.

@@ -23,7 +23,7 @@ from denseam.cli.options import (
 )
 from denseam.cli.program import IO_ERROR, OK, Group, app, interruptible, progress_of, say_skipped, show
 from denseam.cli.text import print_table
-from denseam.errors import InputError, refuse, together
+from denseam.ground.errors import InputError, refuse, together
 from denseam.report.wording import duration
 
 #: The sign in front of each outcome.

@@ -10,7 +10,7 @@ import click
 from denseam.cli.options import checked_options, cluster_options, json_option, paths, quiet_option, takes
 from denseam.cli.program import FAILED, OK, UNDECIDED, app, progress_of, show, training_on
 from denseam.cli.text import print_proposal
-from denseam.errors import refuse, together
+from denseam.ground.errors import refuse, together
 
 #: The rule that is found, in the folder of the search.
 RULE = "parameterization.json"

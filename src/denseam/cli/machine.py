@@ -12,7 +12,7 @@ import click
 from denseam.cli.options import json_option, paths, quiet_option
 from denseam.cli.program import OK, app, progress_of, show
 from denseam.cli.text import print_table, print_verdicts
-from denseam.errors import InputError
+from denseam.ground.errors import InputError
 from denseam.report.wording import quantity
 from denseam.rules.fields import Kind, Parameter, Part
 from denseam.studies.description import PRECISIONS

@@ -11,7 +11,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from denseam.errors import COUNTS_BELOW, refuse, shown
+from denseam.ground.errors import COUNTS_BELOW, refuse, shown
 from denseam.rules.fields import Kind, Parameter, Part, parameters
 from denseam.rules.optimizers import OPTIMIZERS
 from denseam.studies.cluster import Cluster

@@ -17,7 +17,7 @@ import click
 
 from denseam import __version__
 from denseam.cli.options import Command, Exemplified
-from denseam.errors import DataWarning, InputError, NotWritten, TrackerWarning
+from denseam.ground.errors import DataWarning, InputError, NotWritten, TrackerWarning
 from denseam.training.cache import keep_programs, use_no_programs
 
 if TYPE_CHECKING:

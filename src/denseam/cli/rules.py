@@ -11,7 +11,7 @@ import click
 
 from denseam.cli.options import json_option, option_of, takes
 from denseam.cli.program import app, show
-from denseam.errors import InputError, UnprescribedWarning, collecting, refuse, together, whole
+from denseam.ground.errors import InputError, UnprescribedWarning, collecting, refuse, together, whole
 from denseam.rules import (
     Constants,
     Parameterization,

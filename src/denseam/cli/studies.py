@@ -36,7 +36,7 @@ from denseam.cli.program import (
     write_out,
 )  # fmt: skip
 from denseam.cli.text import print_check, print_files, print_horizon, print_verdicts
-from denseam.errors import InputError, refuse, together
+from denseam.ground.errors import InputError, refuse, together
 from denseam.rules.table import unprescribed
 
 if TYPE_CHECKING:

@@ -39,7 +39,7 @@ from denseam.cli.text import (
     print_trained,
     print_tuned,
 )
-from denseam.errors import InputError, refuse, together
+from denseam.ground.errors import InputError, refuse, together
 from denseam.rules.fields import Parameter, Part, parameters
 from denseam.studies.description import ETA0
 from denseam.workflow.storing import Storing

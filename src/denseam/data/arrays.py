@@ -18,7 +18,7 @@ from denseam.data.encoder import Encoder
 from denseam.data.preparation import Preparation, Shrink
 from denseam.data.raw import Raw
 from denseam.data.reductions import Plaquettes, Projection, Reduction, Whole, blocks, orthonormal
-from denseam.errors import InputError, refuse
+from denseam.ground.errors import InputError, refuse
 from denseam.rules import Shape
 
 #: Rows are read in pieces of about this size.

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 import numpy as np
 from jaxtyping import Float
 
-from denseam.errors import DataWarning
+from denseam.ground.errors import DataWarning
 
 #: Features are uneven if the widest reaches further than this many times the lower quartile of all.
 UNEVEN = 100.0

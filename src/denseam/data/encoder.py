@@ -16,7 +16,7 @@ from jaxtyping import Float
 
 from denseam.data import reductions
 from denseam.data.reductions import Image, Reduction
-from denseam.errors import POSITIVE, TEXT, InputError, number, read_entries, refuse, table_of
+from denseam.ground.errors import POSITIVE, TEXT, InputError, number, read_entries, refuse, table_of
 
 Tensors = dict[str, np.ndarray[Any, np.dtype[Any]]]
 

@@ -8,7 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from denseam.errors import InputError
+from denseam.ground.errors import InputError
 from denseam.model.normals import normal
 from denseam.model.streams import Stream, stream
 from denseam.rules import Shape

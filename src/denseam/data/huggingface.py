@@ -20,8 +20,8 @@ import numpy.typing as npt
 from denseam.data.pictures import Encoded, decoded
 from denseam.data.raw import Raw, Spool, check, line_of, npy_pieces, pixel, quoted
 from denseam.data.tables import choose, is_list, stack, type_of, whole_columns
-from denseam.errors import TEXT, InputError, listed_of, named, path_of, read_entries, table_of
-from denseam.files import json_table, text_of, write_parts
+from denseam.ground.errors import TEXT, InputError, listed_of, named, path_of, read_entries, table_of
+from denseam.ground.files import json_table, text_of, write_parts
 
 #: What `save_to_disk` writes last into the folder of a data set, and into that of several splits.
 STATE, SPLITS = "state.json", "dataset_dict.json"

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from denseam.data.raw import Raw, Spool, line_of
-from denseam.errors import InputError
+from denseam.ground.errors import InputError
 
 #: The name of an image, and what opens it.
 Encoded = tuple[str, Callable[[], BinaryIO]]

@@ -17,7 +17,7 @@ from typing import Any, Literal, NoReturn, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from denseam.errors import InputError
+from denseam.ground.errors import InputError
 
 PIECE = 1 << 20  # bytes that are unpacked at a time
 SMALL = 16 << 20  # maximum bytes of unpacked data in memory

@@ -21,7 +21,7 @@ from denseam.data.huggingface import is_dataset, read_dataset
 from denseam.data.pictures import read_pictures
 from denseam.data.raw import PIECE, Bytes, Raw, Spool, check, line_of, naming, pixel, quoted, wrong_size
 from denseam.data.tables import read_parquet
-from denseam.errors import InputError, listed
+from denseam.ground.errors import InputError, listed
 
 NAMED = ("digits", "mnist", "fashion-mnist")
 

@@ -29,7 +29,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from denseam.data.preparation import Shrink
-from denseam.errors import NUMBER, InputError, listed_of, read_entries, refuse, whole, whole_number
+from denseam.ground.errors import NUMBER, InputError, listed_of, read_entries, refuse, whole, whole_number
 
 All = Float[np.ndarray, "n N0"]
 Few = Float[np.ndarray, "n N"]

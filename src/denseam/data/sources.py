@@ -17,7 +17,7 @@ from denseam.data.gaussian import anisotropic, isotropic
 from denseam.data.huggingface import is_object
 from denseam.data.preparation import Preparation
 from denseam.data.readers import NAMED, read
-from denseam.errors import InputError, refuse, typed
+from denseam.ground.errors import InputError, refuse, typed
 from denseam.model.streams import Stream
 from denseam.rules import Shape
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from denseam.data.raw import Raw, Spool, check, line_of, pixel, quoted, rows_in_a_piece
-from denseam.errors import InputError
+from denseam.ground.errors import InputError
 
 _OPEN = 16  # columns of a Parquet file that are open at a time; each holds a page or two of 1 MB
 

@@ -19,8 +19,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from denseam.errors import InputError, named, path_of, read_entries, table_of, whole_number
-from denseam.files import ALONE, Writers, json_table, write_parts
+from denseam.ground.errors import InputError, named, path_of, read_entries, table_of, whole_number
+from denseam.ground.files import ALONE, Writers, json_table, write_parts
 
 #: The entries of the metadata: the document, and the checksums. Files of early versions have no checksums.
 _KEY, _SUMS = "denseam", "denseam.checksums"

@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
-from denseam.errors import InputError, above_zero, refuse, shown, together, typed, whole
+from denseam.ground.errors import InputError, above_zero, refuse, shown, together, typed, whole
 from denseam.model import checkpoint, lagrangians, pretrained, shared
 from denseam.model.lagrangians import Elementwise, Identity, Lagrangian, Softmax, Tanh
 from denseam.model.normals import normal

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from denseam.errors import InputError, above_zero, refuse, whole
+from denseam.ground.errors import InputError, above_zero, refuse, whole
 
 #: B_2n/(2n+1)! for n = 1 … 7; the next term is below 1e-17 of the sum for u ≤ log 2.
 BERNOULLI = (

@@ -47,7 +47,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from denseam.errors import InputError, above_zero, at_least_zero, refuse, shown, typed, whole
+from denseam.ground.errors import InputError, above_zero, at_least_zero, refuse, shown, typed, whole
 from denseam.model.lagrangians import Elementwise, Identity, Lagrangian, ReLU, Softmax, Tanh
 from denseam.model.pieces import exact_products
 from denseam.model.shared import TOLERANCE, what

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from denseam.errors import (
+from denseam.ground.errors import (
     InputError,
     named,
     path_of,
@@ -25,7 +25,7 @@ from denseam.errors import (
     typed,
     whole_number,
 )
-from denseam.files import json_table, make_folder, text_of, write_whole
+from denseam.ground.files import json_table, make_folder, text_of, write_whole
 from denseam.model.checkpoint import checksums
 from denseam.model.shared import scales_of
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from denseam import __version__
-from denseam.errors import (
+from denseam.ground.errors import (
     FLAG,
     NUMBER,
     POSITIVE,

@@ -37,7 +37,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float
 
-from denseam.errors import InputError, UnboundedEnergyWarning, refuse, typed, whole
+from denseam.ground.errors import InputError, UnboundedEnergyWarning, refuse, typed, whole
 from denseam.model.dense_am import for_each
 from denseam.model.lagrangians import Elementwise, Lagrangian, Tanh
 from denseam.model.normals import normal

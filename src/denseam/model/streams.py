@@ -11,7 +11,7 @@ from typing import Literal
 import jax
 from jaxtyping import Array, Key
 
-from denseam.errors import InputError
+from denseam.ground.errors import InputError
 
 Stream = Literal["data", "W", "b", "c", "batches", "noise", "heldout", "heldout-noise", "W2"]
 _STREAMS: tuple[Stream, ...] = ("data", "W", "b", "c", "batches", "noise", "heldout", "heldout-noise", "W2")

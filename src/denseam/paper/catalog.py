@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 
-from denseam.errors import refuse
+from denseam.ground.errors import refuse
 from denseam.paper.figure import Figure
 from denseam.paper.figures import PAPER
 from denseam.paper.own import OWN

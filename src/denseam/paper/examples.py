@@ -15,7 +15,7 @@ import numpy as np
 
 from denseam.data.arrays import held_out
 from denseam.data.readers import read
-from denseam.errors import InputError
+from denseam.ground.errors import InputError
 from denseam.paper.measurement import Measurement
 from denseam.paper.readings import Reading
 from denseam.paper.settings import Setting

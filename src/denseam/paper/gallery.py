@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from denseam import __version__
-from denseam.errors import DataWarning, InputError, named, read_entries
-from denseam.files import json_table, text_of, write_whole
+from denseam.ground.errors import DataWarning, InputError, named, read_entries
+from denseam.ground.files import json_table, text_of, write_whole
 from denseam.paper.catalog import catalog
 from denseam.paper.claims import COMPARED, Judgement, judge
 from denseam.paper.drawing import draw_figure

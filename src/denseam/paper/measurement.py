@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from denseam.errors import InputError
-from denseam.files import read_arrays, write_whole
+from denseam.ground.errors import InputError
+from denseam.ground.files import read_arrays, write_whole
 from denseam.paper.readings import Reading
 from denseam.paper.sizes import Size
 from denseam.training.progress import Progress

@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from denseam.errors import InputError, listed
+from denseam.ground.errors import InputError, listed
 
 
 @dataclasses.dataclass(frozen=True)

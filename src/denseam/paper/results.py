@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float
 
 from denseam.analysis.transfer import Verdict, horizon, verdict
-from denseam.errors import InputError
+from denseam.ground.errors import InputError
 from denseam.paper.measurement import Measurement
 from denseam.paper.readings import Reading
 from denseam.paper.settings import Setting

@@ -8,7 +8,7 @@ from typing import Any
 
 from denseam.data.readers import NAMED
 from denseam.data.sources import GAUSSIANS
-from denseam.errors import InputError
+from denseam.ground.errors import InputError
 from denseam.studies.documents import entry_problems, flat, from_document, sweep_line
 from denseam.studies.records import Row
 from denseam.studies.store import Store

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from denseam import __version__
-from denseam.errors import InputError
+from denseam.ground.errors import InputError
 from denseam.report import extras
 from denseam.report.studies import study_document
 from denseam.studies.foreign import records_of

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from denseam.errors import (
+from denseam.ground.errors import (
     AT_LEAST_0,
     FLAG,
     NUMBER,
@@ -26,7 +26,7 @@ from denseam.errors import (
     table_of,
     whole_number,
 )
-from denseam.files import json_table, read_arrays, text_of
+from denseam.ground.files import json_table, read_arrays, text_of
 from denseam.model import checkpoint
 from denseam.studies.records import Records
 from denseam.workflow import recipe, target

@@ -1,4 +1,4 @@
-"""What a notebook shows of studies, records, verdicts, checks and scales; `denseam.display` loads this."""
+"""What a notebook shows of studies, records, verdicts, checks and scales; `ground.display` loads this."""
 
 from __future__ import annotations
 

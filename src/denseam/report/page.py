@@ -17,8 +17,8 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from denseam.errors import InputError, path_of
-from denseam.files import write_whole
+from denseam.ground.errors import InputError, path_of
+from denseam.ground.files import write_whole
 from denseam.report.contents import contents
 from denseam.report.plots.style import MARKERS
 from denseam.report.wording import duration, number

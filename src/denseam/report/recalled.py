@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from denseam.files import write_whole
+from denseam.ground.files import write_whole
 from denseam.report.plots.recall import draw_recall
 from denseam.workflow.memory import Recalled
 from denseam.workflow.recalling import check_target, folder_of

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from denseam.errors import InputError, listed, path_of, refuse, shown, together
-from denseam.files import make_folder
+from denseam.ground.errors import InputError, listed, path_of, refuse, shown, together
+from denseam.ground.files import make_folder
 
 #: What a tracker keeps of a run besides its curves: text, flags and finite numbers.
 Facts = Mapping[str, str | bool | int | float]

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from denseam.errors import TrackerWarning
+from denseam.ground.errors import TrackerWarning
 from denseam.report.trackers import Facts, TrackedRun, Tracker, open_tracker
 from denseam.studies.records import row, settings_of, size_name
 from denseam.studies.runs import Outcome

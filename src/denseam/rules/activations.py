@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from denseam.errors import InputError
+from denseam.ground.errors import InputError
 
 _FORM = re.compile(r"\s*([\w-]+)\s*(?:\(([^()]*)\))?\s*")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from denseam.errors import InputError
+from denseam.ground.errors import InputError
 from denseam.rules.optimizers import AVERAGES
 from denseam.rules.powers import ONE
 from denseam.rules.regimes import REGIMES

@@ -16,7 +16,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from denseam.errors import COUNTS_BELOW, InputError, above_zero, listed, refuse, shown
+from denseam.ground.errors import COUNTS_BELOW, InputError, above_zero, listed, refuse, shown
 
 _METADATA = "denseam"
 

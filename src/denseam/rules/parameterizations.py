@@ -8,8 +8,8 @@ from dataclasses import MISSING, Field, asdict, dataclass, fields, replace
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from denseam.display import Shown
-from denseam.errors import (
+from denseam.ground.display import Shown
+from denseam.ground.errors import (
     FLAG,
     NUMBER,
     TEXT,

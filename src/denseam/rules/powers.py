@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from fractions import Fraction
 
-from denseam.errors import InputError, refuse, shown, typed
+from denseam.ground.errors import InputError, refuse, shown, typed
 from denseam.rules.regimes import REGIMES, RegimeName
 from denseam.rules.sizes import WORDS, Shape
 

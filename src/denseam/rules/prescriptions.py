@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from typing import Any, Protocol, runtime_checkable
 
-from denseam.errors import InputError, UnprescribedWarning, listed, refuse, together, typed
+from denseam.ground.errors import InputError, UnprescribedWarning, listed, refuse, together, typed
 from denseam.rules.activations import read_activation
 from denseam.rules.optimizers import AVERAGES, OPTIMIZERS, OptimizerName
 from denseam.rules.parameterizations import Parameterization

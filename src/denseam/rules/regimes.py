@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, get_args
 
-from denseam.errors import InputError, listed, refuse
+from denseam.ground.errors import InputError, listed, refuse
 from denseam.rules.fields import Kind, Parameter, Part, check_fields, parameter, parameters
 from denseam.rules.sizes import WORDS, Shape
 

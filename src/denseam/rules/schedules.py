@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from denseam.errors import InputError, at_least_zero, listed, refuse, shown, whole
+from denseam.ground.errors import InputError, at_least_zero, listed, refuse, shown, whole
 
 #: The share of a training over which 'wsd' falls to zero, by default.
 COOLDOWN = 0.2

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from denseam.errors import refuse, whole
+from denseam.ground.errors import refuse, whole
 
 #: The letter used inside → the word used at the edges.
 WORDS: Mapping[str, str] = {

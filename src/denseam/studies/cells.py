@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from denseam.errors import refuse
+from denseam.ground.errors import refuse
 from denseam.rules.fields import InKey
 from denseam.rules.regimes import REGIMES
 from denseam.studies.description import AXES

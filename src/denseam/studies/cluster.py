@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from denseam.errors import InputError, listed, named, path_of, refuse
-from denseam.files import text_of, toml_table
+from denseam.ground.errors import InputError, listed, named, path_of, refuse
+from denseam.ground.files import text_of, toml_table
 from denseam.rules.fields import Kind, Part, parameter, parameters, read_fields
 
 KINDS = ("local", "dask", "slurm")

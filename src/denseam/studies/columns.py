@@ -6,7 +6,7 @@ import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 
-from denseam.errors import InputError, listed, refuse
+from denseam.ground.errors import InputError, listed, refuse
 from denseam.studies.tables import Table
 
 

@@ -21,7 +21,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from denseam.errors import InputError
+from denseam.ground.errors import InputError
 from denseam.studies.cluster import Cluster
 from denseam.studies.executors import ExecutorLost, Limited, check_worker, token
 from denseam.studies.shards import describe

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from denseam.data.preparation import Preparation
-from denseam.errors import InputError, collecting, named, refuse, shown, together
+from denseam.ground.errors import InputError, collecting, named, refuse, shown, together
 from denseam.model import lagrangians
 from denseam.model.lagrangians import Lagrangian, Softmax
 from denseam.rules import Parameterization, Regime

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExecutor
 from typing import Any
 
-from denseam.errors import InputError
+from denseam.ground.errors import InputError
 from denseam.studies.runs import Interrupted
 from denseam.studies.shards import Shard, ShardFailed, describe, different, run_shard, versions
 from denseam.studies.store import Store

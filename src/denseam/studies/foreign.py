@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from denseam.errors import InputError, collecting, refuse, shown, typed
+from denseam.ground.errors import InputError, collecting, refuse, shown, typed
 from denseam.studies.cells import check_present_cells
 from denseam.studies.columns import assign, check_roles
 from denseam.studies.description import AXES

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from denseam import __version__
-from denseam.display import Drawn
-from denseam.errors import InputError, shown
+from denseam.ground.display import Drawn
+from denseam.ground.errors import InputError, shown
 from denseam.rules.fields import Kind, Parameter, parameters, short
 from denseam.rules.regimes import regime_letter
 from denseam.studies.description import AXES, REGIME, Description

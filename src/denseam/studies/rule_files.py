@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from denseam.errors import InputError, named
-from denseam.files import json_table, text_of, toml_table, write_whole
+from denseam.ground.errors import InputError, named
+from denseam.ground.files import json_table, text_of, toml_table, write_whole
 from denseam.rules import Parameterization
 
 #: Suffix of a file → what reads its text.

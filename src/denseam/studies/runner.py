@@ -15,7 +15,7 @@ from typing import Any
 
 import jax
 
-from denseam.errors import InputError, refuse, typed
+from denseam.ground.errors import InputError, refuse, typed
 from denseam.studies.documents import to_document
 from denseam.studies.engine import train_runs
 from denseam.studies.engine.times import Times

@@ -27,7 +27,7 @@ import numpy as np
 from denseam import __version__
 from denseam.data.readers import NAMED
 from denseam.data.sources import GAUSSIANS
-from denseam.errors import InputError
+from denseam.ground.errors import InputError
 from denseam.studies.engine import train_runs
 from denseam.studies.records import Row, row
 from denseam.studies.runs import Interrupted, Outcome, evenly, sharing_batches

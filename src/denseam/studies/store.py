@@ -26,8 +26,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from denseam.errors import InputError, listed_of, path_of, read_entries, table_of
-from denseam.files import json_table, make_folder, text_of, write_whole
+from denseam.ground.errors import InputError, listed_of, path_of, read_entries, table_of
+from denseam.ground.files import json_table, make_folder, text_of, write_whole
 from denseam.studies.cells import check_cells
 from denseam.studies.records import (
     COLUMNS,

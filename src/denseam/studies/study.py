@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from denseam.data.sources import GAUSSIANS, Source, source
-from denseam.display import Shown
-from denseam.errors import COUNTS_BELOW, InputError, collecting, listed, refuse, shown, together
+from denseam.ground.display import Shown
+from denseam.ground.errors import COUNTS_BELOW, InputError, collecting, listed, refuse, shown, together
 from denseam.model import lagrangians
 from denseam.model.lagrangians import Elementwise, Identity, Lagrangian, Softmax, Tanh
 from denseam.model.shared import check_single

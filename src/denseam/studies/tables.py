@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from denseam.errors import InputError, named
-from denseam.files import json_value
+from denseam.ground.errors import InputError, named
+from denseam.ground.files import json_value
 
 #: Column → its values, one for each row.
 Table = Mapping[str, Sequence[Any]]

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from denseam.errors import InputError, above_zero, at_least_zero, refuse
+from denseam.ground.errors import InputError, above_zero, at_least_zero, refuse
 
 Function = Callable[[Any], Any]
 

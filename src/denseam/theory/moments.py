@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import combinations, pairwise, product
 
-from denseam.errors import InputError, above_zero, at_least_zero, refuse, whole
+from denseam.ground.errors import InputError, above_zero, at_least_zero, refuse, whole
 
 Block = tuple[int, ...]
 Partition = tuple[Block, ...]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from denseam.errors import InputError, above_zero, at_least_zero, refuse
+from denseam.ground.errors import InputError, above_zero, at_least_zero, refuse
 from denseam.theory.gaussian import feature_variance
 from denseam.theory.updates import UpdateSizes, residual_update_sizes, update_sizes
 

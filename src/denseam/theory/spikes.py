@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from denseam.errors import InputError, above_zero, at_least_zero, refuse, whole
+from denseam.ground.errors import InputError, above_zero, at_least_zero, refuse, whole
 from denseam.theory.gaussian import Function, gaussian_mean
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 
-from denseam.errors import above_zero, refuse, whole
+from denseam.ground.errors import above_zero, refuse, whole
 from denseam.theory.moments import marchenko_pastur_moment
 
 

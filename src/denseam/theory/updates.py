@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from denseam.errors import above_zero, at_least_zero, refuse, whole
+from denseam.ground.errors import above_zero, at_least_zero, refuse, whole
 from denseam.theory.gaussian import Function, feature_moments
 from denseam.theory.moments import marchenko_pastur_moment, mixed_moment
 

@@ -9,7 +9,7 @@ from typing import Any
 from torch import nn
 from torch.optim import Optimizer
 
-from denseam.errors import InputError, listed, refuse
+from denseam.ground.errors import InputError, listed, refuse
 from denseam.rules import Scales
 from denseam.rules.optimizers import AVERAGES, OPTIMIZERS, Normalisation, UpdateRule
 from denseam.torch.roles import ROLES, Place, assigned

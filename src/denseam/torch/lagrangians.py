@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from denseam.errors import InputError, above_zero, listed, refuse
+from denseam.ground.errors import InputError, above_zero, listed, refuse
 from denseam.model.parameters import (
     BERNOULLI,
     LARGEST_EXPONENT,

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from denseam.errors import InputError, refuse, whole
+from denseam.ground.errors import InputError, refuse, whole
 from denseam.model import checkpoint, shared
 from denseam.model.shared import MULTIPLIERS, what
 from denseam.rules import Scales

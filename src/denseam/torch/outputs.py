@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, jvp
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from denseam.errors import InputError
+from denseam.ground.errors import InputError
 from denseam.model.shared import what
 
 #: What a model returns → the tensor that is judged, samples as rows.

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from torch import nn
 
-from denseam.errors import InputError, listed, refuse, typed
+from denseam.ground.errors import InputError, listed, refuse, typed
 from denseam.rules import Scales
 from denseam.torch.model import DenseAM
 

@@ -18,7 +18,7 @@ from torch.optim import Optimizer
 from denseam import __version__
 from denseam.analysis.coordinates.judge import Check
 from denseam.analysis.coordinates.of_model import change_by, judge_runs, updates_to_measure
-from denseam.errors import InputError, refuse, whole
+from denseam.ground.errors import InputError, refuse, whole
 from denseam.rules import Regime, Shape
 from denseam.rules.regimes import DEFAULT_REGIME
 from denseam.studies.description import AXES

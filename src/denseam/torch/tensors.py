@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from denseam.errors import InputError
+from denseam.ground.errors import InputError
 from denseam.model.shared import what
 
 #: Documents are filled up with blanks to a multiple of this many bytes. `torch.distributed.checkpoint` reads

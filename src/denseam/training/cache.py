@@ -18,7 +18,7 @@ import time
 import zlib
 from pathlib import Path
 
-from denseam.errors import path_of
+from denseam.ground.errors import path_of
 
 #: The most that programs may take on disk when a process begins.
 MOST_BYTES = 512 << 20

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import psutil
 from jaxtyping import Array
 
-from denseam.errors import InputError
+from denseam.ground.errors import InputError
 
 #: Share of the memory that the arrays of one program may take.
 MEMORY_SHARE = 0.5

@@ -11,7 +11,7 @@ import numpy as np
 import optax
 from jaxtyping import Float
 
-from denseam.errors import InputError, refuse, typed
+from denseam.ground.errors import InputError, refuse, typed
 from denseam.rules import Scales
 from denseam.rules.optimizers import OPTIMIZERS, Normalisation
 

@@ -30,7 +30,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from denseam.errors import InputError, refuse
+from denseam.ground.errors import InputError, refuse
 from denseam.model.dense_am import Parameters
 from denseam.rules import Shape
 

@@ -21,7 +21,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, ArrayLike, Float
 
-from denseam.errors import InputError, at_least_zero, below_one, listed, refuse, typed, whole
+from denseam.ground.errors import InputError, at_least_zero, below_one, listed, refuse, typed, whole
 from denseam.model.dense_am import Parameters
 from denseam.rules import Scales, Timetable
 from denseam.rules.cost import NEWTON_SCHULZ_STEPS

@@ -14,8 +14,8 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
-from denseam.errors import InputError, ProcessLost, collecting, refuse
-from denseam.files import ALONE, Writers, each, make_folder
+from denseam.ground.errors import InputError, ProcessLost, collecting, refuse
+from denseam.ground.files import ALONE, Writers, each, make_folder
 
 #: Seconds without an answer after which JAX takes a process for dead, and aborts the others.
 HEARTBEAT = 30

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from denseam.errors import InputError
+from denseam.ground.errors import InputError
 
 if TYPE_CHECKING:
     from denseam.rules import Shape

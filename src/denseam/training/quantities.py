@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from denseam.errors import listed, refuse, whole
+from denseam.ground.errors import listed, refuse, whole
 from denseam.rules.optimizers import OPTIMIZERS, Normalisation
 from denseam.rules.table import SUMS_TO_ONE
 

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 from jax.tree_util import GetAttrKey, keystr
 
-from denseam.errors import listed, refuse
+from denseam.ground.errors import listed, refuse
 from denseam.model.dense_am import Parameters
 
 #: Names in the places of the arrays.

@@ -13,7 +13,7 @@ import optax
 from jaxtyping import Array, ArrayLike, Float
 
 from denseam.data.concerns import concerns_of, warn
-from denseam.errors import InputError, at_least_zero, refuse, shown, typed, whole
+from denseam.ground.errors import InputError, at_least_zero, refuse, shown, typed, whole
 from denseam.model.dense_am import DenseAM, Parameters
 from denseam.training.batches import Batches, draw_batches, mean_square, noisy_batch
 from denseam.training.columns import Batch, Joined, batch_of

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from denseam.errors import InputError
+from denseam.ground.errors import InputError
 from denseam.workflow.memory import Memory, Recalled
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from denseam.errors import InputError, collecting, refuse
+from denseam.ground.errors import InputError, collecting, refuse
 from denseam.rules.fields import Span, parameters
 from denseam.rules.regimes import Regime
 from denseam.studies.description import AXES

@@ -9,7 +9,7 @@ from typing import Any
 
 from denseam.data.concerns import Concern, warn
 from denseam.data.sources import source
-from denseam.errors import InputError, refuse, together
+from denseam.ground.errors import InputError, refuse, together
 from denseam.rules import Shape, cost
 from denseam.rules.fields import parameters, short
 from denseam.studies.description import AXES, DOCUMENT

@@ -25,7 +25,7 @@ import numpy as np
 from scipy.stats import qmc
 
 from denseam.analysis.quadratics import Fit, fit
-from denseam.errors import InputError
+from denseam.ground.errors import InputError
 
 Array = np.ndarray[Any, Any]
 #: A point: the lattice index of each axis.

@@ -17,8 +17,8 @@ from denseam.data.encoder import Encoder
 from denseam.data.raw import Raw
 from denseam.data.readers import read
 from denseam.data.reductions import Whole
-from denseam.errors import InputError, named, path_of
-from denseam.files import make_folder, write_whole
+from denseam.ground.errors import InputError, named, path_of
+from denseam.ground.files import make_folder, write_whole
 from denseam.model import patterns
 from denseam.model.dense_am import DenseAM
 from denseam.model.lagrangians import Lagrangian, ReLU, Softmax, to_json

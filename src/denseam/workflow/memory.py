@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float
 from denseam.data.encoder import Encoder
 from denseam.data.raw import Raw
 from denseam.data.reductions import Projection
-from denseam.errors import (
+from denseam.ground.errors import (
     AT_LEAST_0,
     FLAG,
     DataWarning,
@@ -29,7 +29,7 @@ from denseam.errors import (
     typed,
     whole,
 )
-from denseam.files import ALONE, Writers
+from denseam.ground.files import ALONE, Writers
 from denseam.model import checkpoint, pretrained, shared
 from denseam.model.dense_am import DenseAM, Recall
 from denseam.model.lagrangians import Elementwise, Softmax

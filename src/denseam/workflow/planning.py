@@ -16,7 +16,7 @@ import jax
 
 from denseam.analysis.thresholds import REGRET_GOOD
 from denseam.data.concerns import Concern
-from denseam.errors import InputError, listed, refuse, typed
+from denseam.ground.errors import InputError, listed, refuse, typed
 from denseam.rules import Shape
 from denseam.rules.cost import step_operations, training_bytes, updates
 from denseam.rules.optimizers import OPTIMIZERS

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from denseam.analysis.sentences import at_most
-from denseam.errors import (
+from denseam.ground.errors import (
     AT_LEAST_0,
     FLAG,
     NUMBER,
@@ -23,7 +23,7 @@ from denseam.errors import (
     table_of,
     whole_number,
 )
-from denseam.files import json_table, text_of
+from denseam.ground.files import json_table, text_of
 from denseam.workflow.recipe import FILE, Origin
 from denseam.workflow.target import LOG
 

@@ -13,7 +13,7 @@ import numpy as np
 from denseam.data.arrays import held_out
 from denseam.data.raw import Raw
 from denseam.data.readers import read
-from denseam.errors import InputError, collecting, refuse, whole
+from denseam.ground.errors import InputError, collecting, refuse, whole
 from denseam.workflow.memory import Memory, Recalled, recall_problems
 
 SIDES = ("top", "bottom", "left", "right")

@@ -13,7 +13,7 @@ from typing import Any
 
 from denseam import __version__
 from denseam.analysis.prediction import Expected
-from denseam.errors import (
+from denseam.ground.errors import (
     AT_LEAST_0,
     FLAG,
     NUMBER,
@@ -27,7 +27,7 @@ from denseam.errors import (
     refuse,
     table_of,
 )
-from denseam.files import json_table, text_of, write_whole
+from denseam.ground.files import json_table, text_of, write_whole
 from denseam.studies.description import AXES, ETA0
 from denseam.studies.documents import from_document, to_document
 from denseam.studies.study import RunSpec, Study

@@ -23,7 +23,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from denseam.errors import InputError, refuse, whole
+from denseam.ground.errors import InputError, refuse, whole
 from denseam.rules import Shape
 from denseam.rules.cost import step_operations
 from denseam.rules.optimizers import OPTIMIZERS, Normalisation

@@ -28,7 +28,7 @@ from denseam.analysis.profiles import Profile
 from denseam.analysis.sentences import at_most
 from denseam.analysis.thresholds import FEWEST, LEARNED
 from denseam.analysis.transfer import Verdict, verdict
-from denseam.errors import InputError, listed, refuse
+from denseam.ground.errors import InputError, listed, refuse
 from denseam.studies.records import LOSSES, By, Records, Row
 from denseam.studies.runner import RunsOfStudies, run_specs
 from denseam.studies.study import RunSpec, Study

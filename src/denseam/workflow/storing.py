@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from denseam.errors import refuse
+from denseam.ground.errors import refuse
 from denseam.model.shared import TOLERANCE
 from denseam.rules.fields import Kind, Part, check_fields, parameter, parameters
 

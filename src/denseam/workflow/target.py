@@ -29,8 +29,8 @@ from jaxtyping import Float
 from denseam import __version__
 from denseam.analysis.prediction import Expected
 from denseam.data.sources import Source
-from denseam.errors import InputError, collecting, refuse, typed
-from denseam.files import ALONE, write_whole
+from denseam.ground.errors import InputError, collecting, refuse, typed
+from denseam.ground.files import ALONE, write_whole
 from denseam.model import checkpoint
 from denseam.model.dense_am import DenseAM, Parameters
 from denseam.model.steps import Steps

@@ -6,7 +6,7 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING, Any
 
-from denseam.errors import InputError, refuse
+from denseam.ground.errors import InputError, refuse
 from denseam.rules import Proportional, ProportionalSteps, Regime, Shape
 from denseam.rules.fields import Kind, Part, Span, check_fields, parameter, parameters
 from denseam.rules.regimes import DEFAULT_REGIME, REGIMES, regime_letter

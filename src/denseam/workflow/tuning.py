@@ -24,8 +24,8 @@ from denseam.analysis.sets import SetForecast, Star, axis_document
 from denseam.analysis.thresholds import FEWEST, REGRET_GOOD
 from denseam.analysis.transfer import Verdict
 from denseam.data.huggingface import is_object, keep
-from denseam.errors import collecting, path_of, refuse, together, typed
-from denseam.files import make_folder
+from denseam.ground.errors import collecting, path_of, refuse, together, typed
+from denseam.ground.files import make_folder
 from denseam.rules import Scales
 from denseam.studies.records import By
 from denseam.training.progress import Progress, told

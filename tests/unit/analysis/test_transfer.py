@@ -11,7 +11,7 @@ from denseam.analysis import grid, sentences
 from denseam.analysis.causes import Action, Cause, Caution, CheckCause, Flag, Next
 from denseam.analysis.statistics import slope, slope_error
 from denseam.analysis.transfer import COLUMNS, exit_code, verdict
-from denseam.errors import InputError
+from denseam.ground.errors import InputError
 from denseam.studies.description import AXES
 from denseam.studies.records import Records
 from tests.synthetic import rows, study

@@ -559,7 +559,7 @@ def test_few_descriptors_are_enough_to_judge(swept):
 
 
 def test_a_link_stays_a_link_and_a_pipe_a_pipe(tmp_path):
-    from denseam.files import write_whole
+    from denseam.ground.files import write_whole
 
     """Renaming a file onto /dev/null would replace the device."""
     real, link, pipe = (tmp_path / name for name in ("real", "link", "pipe"))

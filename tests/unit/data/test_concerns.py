@@ -9,7 +9,7 @@ import pytest
 import denseam as dam
 from denseam.data import Preparation, source
 from denseam.data.concerns import Unscaled, concerns_of
-from denseam.errors import DataWarning
+from denseam.ground.errors import DataWarning
 
 RNG = np.random.default_rng(0)
 EVEN = RNG.standard_normal((300, 24))

@@ -11,7 +11,7 @@ import pytest
 import denseam as dam
 from denseam.data import Encoder, Preparation, arrays, reductions, source, sources
 from denseam.data.reductions import Plaquettes, orthonormal
-from denseam.errors import InputError
+from denseam.ground.errors import InputError
 from denseam.model import checkpoint
 from denseam.studies.study import Study
 from tests import reference

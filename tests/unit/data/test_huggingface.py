@@ -9,7 +9,7 @@ import pytest
 
 import denseam as dam
 from denseam.data.readers import read
-from denseam.errors import InputError
+from denseam.ground.errors import InputError
 
 VECTORS = np.arange(60, dtype=np.float32).reshape(20, 3)
 

@@ -22,7 +22,7 @@ from pyarrow import parquet
 from denseam.data import raw as raw_module
 from denseam.data import readers
 from denseam.data.readers import NAMED, read
-from denseam.errors import InputError
+from denseam.ground.errors import InputError
 
 RNG = np.random.default_rng(0)
 VECTORS = RNG.normal(size=(7, 5)).astype(np.float32)

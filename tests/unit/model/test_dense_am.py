@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
 import denseam as dam
-from denseam.errors import InputError, UnboundedEnergyWarning
+from denseam.ground.errors import InputError, UnboundedEnergyWarning
 from denseam.testing import energy_size, random_model
 from tests.models import ACTIVATIONS, plain
 from tests.sampled import product, sampled

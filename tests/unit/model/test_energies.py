@@ -9,7 +9,7 @@ from scipy.special import spence
 
 import denseam as dam
 from denseam.cli import main
-from denseam.errors import InputError
+from denseam.ground.errors import InputError
 from denseam.model import lagrangians
 from denseam.model.lagrangians.simplex import threshold
 from denseam.rules.activations import read_activation

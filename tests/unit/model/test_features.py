@@ -12,7 +12,7 @@ import pytest
 
 import denseam as dam
 from denseam.cli import main
-from denseam.errors import InputError
+from denseam.ground.errors import InputError
 from denseam.model.steps import Steps
 from denseam.studies.documents import from_document, sweep_line, to_document
 from denseam.testing import feature_checks, random_model

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 import denseam as dam
-from denseam.errors import InputError
+from denseam.ground.errors import InputError
 from denseam.model import lagrangians
 from denseam.model.lagrangians import registered
 from denseam.rules.table import relu_constant

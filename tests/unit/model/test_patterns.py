@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import denseam as dam
-from denseam.errors import InputError
+from denseam.ground.errors import InputError
 from denseam.model import lagrangians, patterns, pieces
 from denseam.model.dense_am import DenseAM
 from tests import reference

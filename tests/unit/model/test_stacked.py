@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import denseam as dam
-from denseam.errors import InputError, UnboundedEnergyWarning
+from denseam.ground.errors import InputError, UnboundedEnergyWarning
 from denseam.model.stacked import StackedState, learning_rates, scales
 from tests.reference_stacked import Stacked
 

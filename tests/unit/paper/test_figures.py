@@ -8,7 +8,7 @@ from matplotlib.text import Text
 
 import denseam as dam
 import denseam.paper.gallery as gallery
-from denseam.errors import InputError
+from denseam.ground.errors import InputError
 from denseam.paper import curves, decays, drawing, rates
 from denseam.paper.catalog import catalog, find
 from denseam.paper.claims import All, Claim, Measured, judge

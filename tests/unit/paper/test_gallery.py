@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 import denseam.paper.gallery as gallery
-from denseam.errors import InputError
+from denseam.ground.errors import InputError
 from denseam.paper.catalog import find
 from denseam.paper.gallery import make_figures, write_findings
 from denseam.paper.missing import Choice

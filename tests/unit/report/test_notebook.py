@@ -99,7 +99,7 @@ def test_nothing_is_loaded_until_something_is_shown():
 
 
 def test_every_class_that_can_be_shown_is_known_to_the_renderer():
-    from denseam import display
+    from denseam.ground import display
     from denseam.report import notebook
 
     def below(cls):

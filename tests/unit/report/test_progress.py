@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from denseam.errors import InputError
+from denseam.ground.errors import InputError
 from denseam.report.progress import Terminal
 from denseam.report.wording import duration
 from denseam.studies.shards import outcome

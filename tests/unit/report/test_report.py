@@ -17,7 +17,7 @@ from jinja2 import UndefinedError
 import denseam
 from denseam import BatchOnly, Epochs, MemoriesOnly, Proportional, SamplesOnly, logspace
 from denseam.cli import main
-from denseam.errors import InputError
+from denseam.ground.errors import InputError
 from denseam.report.command import sweep_command
 from denseam.report.contents import contents
 from denseam.report.page import environment, write_report

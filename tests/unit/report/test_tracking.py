@@ -11,7 +11,7 @@ import pytest
 
 import denseam as dam
 from denseam.cli import main
-from denseam.errors import TrackerWarning
+from denseam.ground.errors import TrackerWarning
 from denseam.report import tracking
 from denseam.report.trackers import TRACKERS
 from denseam.report.tracking import Tracking, tracker

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import denseam as dam
-from denseam.errors import InputError, UnprescribedWarning
+from denseam.ground.errors import InputError, UnprescribedWarning
 from denseam.rules import Constants, Power, parameterization
 from denseam.rules.fields import parameters
 from denseam.rules.optimizers import OPTIMIZERS

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import denseam as dam
-from denseam.errors import InputError
+from denseam.ground.errors import InputError
 from denseam.rules import schedules
 from denseam.rules.optimizers import having
 from denseam.rules.schedules import SCHEDULES, Schedule, Timetable, register_schedule, schedule_of

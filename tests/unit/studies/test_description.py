@@ -11,7 +11,7 @@ import sys
 import pytest
 
 import denseam as dam
-from denseam.errors import InputError
+from denseam.ground.errors import InputError
 from denseam.rules.fields import InKey, parameters
 from denseam.studies.description import AXES, DOCUMENT, Description
 from denseam.studies.documents import from_document, from_file, sweep_line, to_document

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import denseam as dam
-from denseam.errors import InputError
+from denseam.ground.errors import InputError
 from denseam.rules.optimizers import OPTIMIZERS
 from denseam.studies import engine
 from denseam.studies.engine import ahead, chunks, train_runs

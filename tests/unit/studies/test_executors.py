@@ -19,7 +19,7 @@ import pytest
 
 import denseam as dam
 from denseam.cli import main
-from denseam.errors import InputError
+from denseam.ground.errors import InputError
 from denseam.model.lagrangians import Elementwise
 from denseam.rules import MemoriesOnly
 from denseam.studies import executors, shards

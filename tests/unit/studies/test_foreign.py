@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import denseam as dam
-from denseam.errors import InputError
+from denseam.ground.errors import InputError
 from denseam.report.contents import contents
 from denseam.studies.columns import assign, plain
 from denseam.studies.foreign import records_of

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from denseam.errors import InputError
+from denseam.ground.errors import InputError
 from denseam.studies.records import Records
 from tests.synthetic import rows, study
 

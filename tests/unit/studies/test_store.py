@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import denseam as dam
-from denseam.errors import InputError
+from denseam.ground.errors import InputError
 from denseam.studies.records import COLUMNS, OPTIONAL, Records, epochs_of, loss_at, thin
 from denseam.studies.runner import run_studies
 from denseam.studies.store import Store, _digest

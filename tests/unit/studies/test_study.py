@@ -7,7 +7,7 @@ import pytest
 
 import denseam as dam
 from denseam.data import Preparation
-from denseam.errors import InputError
+from denseam.ground.errors import InputError
 from denseam.rules import schedules
 from denseam.rules.fields import grid_values, logspace
 from denseam.studies import keys

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import integrate, stats
 
 from denseam import theory
-from denseam.errors import InputError
+from denseam.ground.errors import InputError
 from tests import reference_theory as reference
 from tests.sampled import sampled
 

@@ -9,7 +9,7 @@ import optax
 import pytest
 
 import denseam as dam
-from denseam.errors import InputError
+from denseam.ground.errors import InputError
 from denseam.rules.optimizers import OPTIMIZERS
 from denseam.rules.schedules import SCHEDULES
 from denseam.training.batches import draw_batches, noisy_batch

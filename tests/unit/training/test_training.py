@@ -8,7 +8,7 @@ import optax
 import pytest
 
 import denseam as dam
-from denseam.errors import InputError
+from denseam.ground.errors import InputError
 from denseam.rules import cost
 from denseam.rules.optimizers import OPTIMIZERS as NAMES
 from denseam.rules.regimes import REGIMES

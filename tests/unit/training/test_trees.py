@@ -8,7 +8,7 @@ import optax
 import pytest
 
 import denseam as dam
-from denseam.errors import InputError
+from denseam.ground.errors import InputError
 from denseam.rules.optimizers import Normalisation
 from denseam.training.inner import _normalisation, _trial
 

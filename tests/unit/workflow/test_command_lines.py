@@ -9,7 +9,7 @@ import pytest
 
 import denseam as dam
 from denseam.cli import main
-from denseam.errors import InputError
+from denseam.ground.errors import InputError
 from denseam.studies.documents import to_document
 from denseam.workflow.advice import TARGET_SWEEP, Advice, Remedy, commands
 from denseam.workflow.command_lines import sweep_target_line, train_line, tune_line

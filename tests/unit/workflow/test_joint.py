@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from denseam.errors import InputError
+from denseam.ground.errors import InputError
 from denseam.workflow.joint import BATCH, FULL_GROUP, SURVEYED, Descent
 
 #: Steps of the lattice in a unit of the surfaces.

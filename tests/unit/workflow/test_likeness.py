@@ -9,7 +9,7 @@ import pytest
 
 import denseam as dam
 from denseam.data import Preparation, source, sources
-from denseam.errors import DataWarning
+from denseam.ground.errors import DataWarning
 from denseam.workflow.likeness import Unlike
 from denseam.workflow.memory import Memory
 from tests import ROOT

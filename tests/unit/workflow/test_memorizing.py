@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import denseam as dam
-from denseam.errors import InputError
+from denseam.ground.errors import InputError
 from denseam.workflow.memory import Memory
 from denseam.workflow.storing import Storing
 from tests.program import run

@@ -17,7 +17,7 @@ import denseam as dam
 from denseam.data import Preparation, source, sources
 from denseam.data.arrays import held_out
 from denseam.data.readers import read
-from denseam.errors import InputError
+from denseam.ground.errors import InputError
 from denseam.report.recalled import write_recalled
 from denseam.workflow.agreement import consistency, shrink_between
 from denseam.workflow.memory import Memory

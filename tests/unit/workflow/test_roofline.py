@@ -3,7 +3,7 @@ import json
 import pytest
 
 from denseam.cli import main
-from denseam.errors import InputError
+from denseam.ground.errors import InputError
 from denseam.rules import Proportional, Shape
 from denseam.training.mesh import make_mesh
 from denseam.workflow.planning import Machine, plan_devices, seconds

@@ -8,7 +8,7 @@ import math
 import pytest
 
 from denseam.analysis.forecast import BOUNDS, Entry, Setting, constants
-from denseam.errors import InputError
+from denseam.ground.errors import InputError
 from denseam.workflow import search
 from denseam.workflow.advice import Remedy
 from denseam.workflow.goals import goal

@@ -12,7 +12,7 @@ import pytest
 
 import denseam as dam
 from denseam.analysis.prediction import Expected
-from denseam.errors import InputError
+from denseam.ground.errors import InputError
 from denseam.studies.documents import from_document
 from denseam.studies.study import Study
 from denseam.training.progress import Progress

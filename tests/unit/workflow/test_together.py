@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from denseam.analysis.forecast import BOUNDS, Entry, Setting
-from denseam.errors import InputError
+from denseam.ground.errors import InputError
 from denseam.studies.runs import optimizer_of, scales_of
 from denseam.workflow import search
 from denseam.workflow.advice import Remedy

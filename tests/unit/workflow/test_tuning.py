@@ -11,7 +11,7 @@ import pytest
 import denseam as dam
 from denseam.analysis.prediction import Expected, expected_curve
 from denseam.data import Preparation
-from denseam.errors import InputError
+from denseam.ground.errors import InputError
 from denseam.studies.executors import RunsSetAside
 from denseam.studies.shards import run_shard
 from denseam.studies.store import Store

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from denseam.analysis.coordinates.laws import Law, asymptotic
-from denseam.errors import InputError
+from denseam.ground.errors import InputError
 
 if TYPE_CHECKING:
     from denseam.model.lagrangians import Lagrangian

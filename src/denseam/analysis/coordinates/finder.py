@@ -30,7 +30,7 @@ from denseam.analysis.coordinates.laws import Law, asymptotic, local
 from denseam.analysis.coordinates.of_study import DEFAULT_SCALES, check_study, checked_study
 from denseam.analysis.coordinates.proposal import Exponents, Proposal, split
 from denseam.analysis.transfer import verdict
-from denseam.errors import InputError
+from denseam.ground.errors import InputError
 from denseam.rules import Parameterization, Power, Shape
 from denseam.rules.fields import logspace
 from denseam.rules.powers import ONE

@@ -11,7 +11,7 @@ from denseam.analysis import sentences
 from denseam.analysis.causes import CheckCause
 from denseam.analysis.coordinates.expected import TOLERANCE
 from denseam.analysis.coordinates.slopes import Measurements, Slope
-from denseam.display import Drawn
+from denseam.ground.display import Drawn
 from denseam.rules.table import is_prescribed
 
 CheckStatus = Literal["PASS", "FAIL", "INCONCLUSIVE"]

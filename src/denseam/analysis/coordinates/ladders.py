@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from denseam.analysis.coordinates.laws import Sizes
-from denseam.errors import InputError
+from denseam.ground.errors import InputError
 from denseam.rules import MemoriesOnly, Parameterization, Shape
 from denseam.studies.records import PROBE_COLUMNS, Records
 from denseam.studies.runner import run_studies

@@ -19,7 +19,7 @@ from jaxtyping import Float
 
 from denseam.analysis.causes import Growth
 from denseam.analysis.statistics import Interval, mean_interval
-from denseam.errors import InputError
+from denseam.ground.errors import InputError
 
 #: What finite sizes leave of an exponent at best; no interval is narrower to one side.
 RESOLUTION = 0.03

@@ -18,7 +18,7 @@ from denseam.analysis.coordinates.judge import Check, Conditions, judge
 from denseam.analysis.coordinates.slopes import Measurements, Slope, slopes, too_few
 from denseam.analysis.thresholds import FEWEST
 from denseam.data.gaussian import isotropic
-from denseam.errors import InputError, refuse, typed, whole
+from denseam.ground.errors import InputError, refuse, typed, whole
 from denseam.rules import Regime, Shape
 from denseam.rules.regimes import DEFAULT_REGIME, regime_letter
 from denseam.training.batches import draw_batches, noisy_batch

@@ -9,7 +9,7 @@ from typing import Any
 from denseam.analysis.coordinates.expected import expectations
 from denseam.analysis.coordinates.judge import Check, Conditions, judge
 from denseam.analysis.coordinates.slopes import from_records, slopes, too_few
-from denseam.errors import InputError, refuse, whole
+from denseam.ground.errors import InputError, refuse, whole
 from denseam.rules import ProportionalSteps, Regime, cost
 from denseam.rules.fields import parameters
 from denseam.rules.optimizers import OPTIMIZERS

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from denseam.analysis.coordinates.expected import TOLERANCE, Expectation
 from denseam.analysis.statistics import Interval, mean_interval
 from denseam.analysis.statistics import slope as fitted_slope
-from denseam.errors import InputError, refuse
+from denseam.ground.errors import InputError, refuse
 from denseam.studies.records import PROBE_COLUMNS, Records, Row
 
 #: An interval wider than this to one side decides nothing by itself.

@@ -31,7 +31,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from denseam.errors import InputError, listed
+from denseam.ground.errors import InputError, listed
 from denseam.model import shared
 from denseam.rules.activations import ActivationText
 

@@ -10,7 +10,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from denseam.errors import InputError, above_zero, refuse
+from denseam.ground.errors import InputError, above_zero, refuse
 from denseam.model.lagrangians.base import Elementwise, Vector, register
 from denseam.model.parameters import BERNOULLI, LARGEST_EXPONENT, coefficients_of, slopes
 from denseam.rules.table import relu_constant

@@ -26,7 +26,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from denseam.errors import above_zero, refuse
+from denseam.ground.errors import above_zero, refuse
 from denseam.model.lagrangians.base import Lagrangian, Scalar, Vector, register
 from denseam.model.lagrangians.elementwise import rectified
 from denseam.model.parameters import alpha_of, number_of, share_of

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from denseam.files import write_whole
+from denseam.ground.files import write_whole
 
 INK, FAINT, BAD, ACCENT = "#222222", "#9a9a9a", "#b2182b", "#d95f02"
 MARKERS = "osD^vPX*"

@@ -20,7 +20,7 @@ from typing import Any
 
 import jax
 
-from denseam.errors import InputError
+from denseam.ground.errors import InputError
 from denseam.rules import Shape
 from denseam.studies.engine.ahead import Coming
 from denseam.studies.engine.chunks import Chunk, cut, halves, in_order, model_bytes

@@ -6,7 +6,8 @@ could undo the rename. The temporary file is locked while it is written, so that
 process can be told from a file that is being written.
 
 A document may come from anywhere. JSON and TOML pass here if they are small and flat enough; what their
-entries must be is checked by `denseam.errors.read_entries`, and those of a study by `denseam.rules.fields`.
+entries must be is checked by `denseam.ground.errors.read_entries`, and those of a study by
+`denseam.rules.fields`.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, runtime_checkable
 
-from denseam.errors import InputError, NotWritten
+from denseam.ground.errors import InputError, NotWritten
 
 #: Files that a killed process may leave: temporary ones, and those that check or sign a folder.
 _TEMPORARY, _SIGNS = re.compile(r"\..+\.tmp"), re.compile(r"\.(probe|sign|seen)-\w+")

@@ -1,0 +1,1 @@
+"""What every room stands on: errors and the checks of what is read, files, and what objects can show."""
