@@ -188,7 +188,8 @@ def ranking_panel(
     ax.grid(axis="y", color=FAINT, alpha=0.25, linewidth=0.5)
     ax.locator_params(axis="x", nbins=5)
     ax.set_xlabel(x_label)
-    ax.legend(fontsize=7)
+    # Dots may be anywhere, so the legend is below the axis.
+    ax.legend(fontsize=7, loc="upper center", bbox_to_anchor=(0.5, -0.26), ncols=len(ranges))
 
 
 def losses_panel(ax: Any, curves: Mapping[str, Mapping[float, Sequence[float]]], *, y_label: str) -> None:
