@@ -394,6 +394,13 @@ def best_energy(size: str) -> str:
     return best_energy.table(size)
 
 
+def completion() -> str:
+    """Return how well hidden halves are predicted without a memory."""
+    from docs import completion
+
+    return completion.sentence()
+
+
 def clothes() -> str:
     """Return the losses of steps of recall on clothes."""
     from docs import clothes
@@ -453,6 +460,7 @@ FRAGMENTS: Mapping[str, Callable[[], str]] = {
     "findings-times.md": functools.partial(findings, "steps-time", "steps-digits"),
     "findings-softmax-steps.md": functools.partial(findings, "steps-softmax"),
     "findings-completion.md": functools.partial(findings, "completion"),
+    "completion.md": completion,
     "clothes.md": clothes,
     "together.md": together,
     "faults.md": faults,
