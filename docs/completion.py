@@ -28,7 +28,7 @@ def samples() -> tuple[Any, Any]:
 
 
 def error(predict: Callable[[Any, Any], Any], fresh: Any) -> float:
-    """Return the squared error per hidden feature; half of the features are hidden, a block as in training."""
+    """Return the squared error per hidden feature; half are hidden, a block as in training."""
     rng, N = np.random.default_rng(0), fresh.shape[1]
     errors = []
     for y in fresh:
