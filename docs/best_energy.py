@@ -58,6 +58,8 @@ ACTIVATIONS = (
     "softmax", "ghostmax", "topshare", "relative-entmax(1.5)", "relative-entmax(2)", "relative-normmax(2)",
     "entmax(1.5)", "normmax(2)", "topk(8)",
 )  # fmt: skip
+#: Norms are functions of the features; as hidden neurons they are nearly linear.
+LEFT_OUT = ("layer-norm", "spherical-norm")
 #: Adam first: every activation is trained with it, those that have a row with the others too.
 OPTIMIZERS = ("adam", "sgd", "muon")
 #: Data → keys of the study, besides the file of images.

@@ -63,7 +63,7 @@ WRONG = {
     "create activation a name": ('dam.DenseAM.create(SCALES, "relu")', "activation"),
     "create activation a class": ('dam.DenseAM.create(SCALES, dam.relu)', "activation"),
     "create features a name": ('dam.DenseAM.create(SCALES, dam.relu(), features="tanh")', "features"),
-    "create features softmax": ('dam.DenseAM.create(SCALES, dam.relu(), features=dam.softmax())', "features"),
+    "create features a class": ('dam.DenseAM.create(SCALES, dam.relu(), features=dam.tanh)', "features"),
     "create centred": ('dam.DenseAM.create(SCALES, dam.relu(), centred="x")', "centred"),
     "create dtype": ('dam.DenseAM.create(SCALES, dam.relu(), dtype="x")', "dtype"),
     "create whole numbers": ('dam.DenseAM.create(SCALES, dam.relu(), dtype=int)', "dtype"),

@@ -438,13 +438,18 @@ def test_doctor_examines(inside):
 
 
 def test_bench_measures_and_reports(inside, monkeypatch):
-    monkeypatch.setattr("denseam.cli.bench._torch_loop", lambda gpu: None)  # it may be installed or not
+    rivals = {"loop": lambda shape, optimizer: 1e6}  # PyTorch may be installed or not
+    monkeypatch.setattr("denseam.cli.bench.rivals", lambda models, gpu: rivals)
     document = json.loads(
         inside("bench", "--features", "16", "--repeats", "1", "--seconds", "0.01", "--json").stdout
     )
     assert [(r["features"], r["optimizer"]) for r in document["rows"]] == [(16, "sgd"), (16, "adam")]
     assert all(0 < r["peak_fraction"] < 2 for r in document["rows"])
+    assert all(r["speedup_vs_torch_loop"] > 1e6 for r in document["rows"])
+    assert all(r["speedup_vs_torch_batched"] is None for r in document["rows"])
     assert document["cost_exponent"] is None, "one size has no slope"
+    refused = inside("bench", "--precision", "bf16")
+    assert (refused.returncode, "needs a GPU" in refused.stderr) == (64, True)
 
 
 def test_bench_compares_steps_of_recall_with_one(inside, monkeypatch):

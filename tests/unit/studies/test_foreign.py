@@ -320,7 +320,7 @@ def test_the_program_judges_draws_and_reports_a_table(runs, expected, folder, tm
     page = json.loads(inside("report", path, "--json").stdout)
     assert page == {"schema": 1, "html": str(tmp_path / "sweep.html"), "figures": ["sweep: transfer"]}
     html = Path(page["html"]).read_text()
-    assert b["reason"] in html
+    assert b["reason"] in html.replace("\N{NO-BREAK SPACE}", " ")
     assert "Loss (val_loss) against lr" in html
     assert "Horizon" not in html
     assert "Collapse" not in html
