@@ -14,6 +14,7 @@ import signal
 import sys
 import tempfile
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import IO, Any, NoReturn
 
@@ -48,7 +49,10 @@ def in_child(work: Callable[[], int], leave: Callable[[], None], chosen: Mapping
     with tempfile.TemporaryFile() as notes:
         (result, report), (parent, ours) = os.pipe(), os.pipe()
         signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-        child = os.fork()
+        with warnings.catch_warnings():
+            # JAX warns of its threads. It has none yet: processes can only be joined before it is used.
+            warnings.simplefilter("ignore", RuntimeWarning)
+            child = os.fork()
         if not child:
             os.close(ours)
             threading.Thread(target=_end_with, args=(parent,), daemon=True).start()

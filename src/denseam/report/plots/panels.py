@@ -134,6 +134,9 @@ def curves_panel(
                 markevery=1 if steps else max(1, len(mean) // 8))  # fmt: skip
         if scale in gone and len(mean):
             ax.plot(x[alive][-1], mean[-1], "x", color=colour, markersize=7, markeredgewidth=2)
+    if not any(len(line.get_xdata()) for line in ax.get_lines()):  # all have diverged, but there are axes
+        ends = [x for x, _ in curves.values() if len(x)]
+        ax.set_xlim(min((x[0] for x in ends), default=1), max((x[-1] for x in ends), default=10))
     low, high = ax.get_ylim()
     if high / low < 1.001:  # a single value, but for rounding: give it room
         ax.set_ylim(0.8 * low, 1.25 * high)
