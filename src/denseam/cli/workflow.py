@@ -288,7 +288,9 @@ def train(
     if coordinator is None:
         return here()
     from denseam.cli.child import in_child
+    from denseam.training.processes import check_processes
 
+    check_processes(coordinator, processes, process)
     return in_child(here, _leave, click.get_current_context().obj)
 
 

@@ -25,6 +25,19 @@ Plain = TypeVar("Plain", bool, int, float)
 Made = TypeVar("Made")
 
 
+def check_processes(coordinator: str, processes: int | None = None, process: int | None = None) -> None:
+    """Refuse arguments of `join_processes` that cannot be meant."""
+    auto = coordinator == "auto"
+    problems = []
+    if not auto and not re.fullmatch(r".+:\d+", coordinator):
+        problems.append("coordinator must be HOST:PORT or auto")
+    if not auto and (processes is None or process is None):
+        problems.append("processes and process are needed: how many there are, and which one this is")
+    if processes is not None and process is not None and not 0 <= process < processes:
+        problems.append(f"process must be at least 0 and below processes = {processes}, got {process}")
+    refuse(problems)
+
+
 def join_processes(coordinator: str, processes: int | None = None, process: int | None = None) -> None:
     """Let this process train together with others (`jax.distributed`).
 
@@ -35,15 +48,8 @@ def join_processes(coordinator: str, processes: int | None = None, process: int 
     processes, process
         The number of processes, and the index of this one.
     """
+    check_processes(coordinator, processes, process)
     auto = coordinator == "auto"
-    problems = []
-    if not auto and not re.fullmatch(r".+:\d+", coordinator):
-        problems.append("coordinator must be HOST:PORT or auto")
-    if not auto and (processes is None or process is None):
-        problems.append("processes and process are needed: how many there are, and which one this is")
-    if processes is not None and process is not None and not 0 <= process < processes:
-        problems.append(f"process must be at least 0 and below processes = {processes}, got {process}")
-    refuse(problems)
     # JAX would only note SIGTERM, for a service that is not used here, and train on until it is killed.
     jax.config.update("jax_enable_preemption_service", False)  # type: ignore[no-untyped-call]
     try:
