@@ -394,6 +394,29 @@ def best_energy(size: str) -> str:
     return best_energy.table(size)
 
 
+def recall_curves() -> str:
+    """Return the errors of memories that recall far beyond the steps of their training."""
+    from denseam.paper.recall_steps import BEYOND
+
+    of, rows = results()["trained"], []
+    for (T, tau, burn_in), curve in BEYOND.items():
+        cells = _curve_cells(of.measured(curve)) if of.is_measured(curve) else (NOT_RUN, *("",) * 5)
+        rows.append((f"{T}, {tau:g}", f"{burn_in:g}" if burn_in else "", *cells))
+    head = ("$T$, $\\tau$", "burn-in", "at $T$", "after 200 steps", "over $T$ (in training)")
+    return table((*head, "over the least error", "at rest", "rest points"), rows)
+
+
+def _curve_cells(kept: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the cells of one memory."""
+    T = int(kept["trained_steps"])
+    errors, own = kept["heldout_error"], kept["trained_error"]
+    return (
+        f"{errors[T]:.3f}", f"{errors[-1]:.3f}",
+        f"{errors[-1] / errors[T]:.2f} ({own[-1] / own[T]:.2f})", f"{errors[-1] / errors.min():.2f}",
+        f"{100 * kept['heldout_at_rest'][-1]:.0f} %", str(int(kept["heldout_rest_points"])),
+    )  # fmt: skip
+
+
 def completion() -> str:
     """Return how well hidden halves are predicted without a memory."""
     from docs import completion
@@ -460,6 +483,8 @@ FRAGMENTS: Mapping[str, Callable[[], str]] = {
     "findings-times.md": functools.partial(findings, "steps-time", "steps-digits"),
     "findings-softmax-steps.md": functools.partial(findings, "steps-softmax"),
     "findings-completion.md": functools.partial(findings, "completion"),
+    "recall-curves.md": recall_curves,
+    "findings-recall.md": functools.partial(findings, "recall-curves"),
     "completion.md": completion,
     "clothes.md": clothes,
     "together.md": together,
