@@ -254,11 +254,11 @@ def test_an_event_to_stop_by_serves_several_studies():
 def test_a_chunk_that_does_not_fit_is_halved(monkeypatch):
     real, calls = engine.train_chunk, []
 
-    def small_memory(program, chunk, progress, stop):
+    def small_memory(program, chunk, *others):
         calls.append(sum(map(len, chunk)))
         if calls[-1] > 1:
             raise jax.errors.JaxRuntimeError("out of memory")
-        return real(program, chunk, progress, stop)
+        return real(program, chunk, *others)
 
     monkeypatch.setattr(engine, "train_chunk", small_memory)
     assert len(outcomes(STUDY)) == 12
@@ -268,7 +268,7 @@ def test_a_chunk_that_does_not_fit_is_halved(monkeypatch):
 def test_one_model_that_fails_is_too_large_or_the_error_is_shown(monkeypatch):
     """Which of the two is decided by its size and the memory, not by the words of the error."""
 
-    def fails(program, chunk, progress, stop):
+    def fails(*chunk):
         raise jax.errors.JaxRuntimeError("something is wrong")
 
     monkeypatch.setattr(engine, "train_chunk", fails)
@@ -357,6 +357,14 @@ def test_probes_see_each_step_and_leave_training_alone(case):
                 ]
                 taken += 1
             model, state, _ = stepped(model, optimizer, state, X, Y)
+
+
+def test_a_gpu_prepares_one_chunk_while_another_waits_for_its_programs_or_trains(monkeypatch):
+    """Both chunks meet before either is trained; with one at a time the first would wait in vain."""
+    monkeypatch.setattr(engine, "platform_of", lambda device: "gpu")
+    meeting = threading.Barrier(2, timeout=60)
+    monkeypatch.setattr(ahead.Coming, "wait", lambda self, *chunk: meeting.wait())
+    assert len(list(train_runs(STUDY, STUDY.runs()))) == len(STUDY.scales) == 2
 
 
 def test_probes_are_the_same_in_both_layouts(monkeypatch):

@@ -4,7 +4,8 @@ On a CPU there is one worker thread per core. Each runs a single-threaded progra
 segment of steps, and takes the models of one seed through a segment one after the other, so that a model's
 weights stay in the core's cache. On a GPU all models of a chunk advance together (`vmap`). Either way the
 models of one seed see the same batches and noise, drawn once per segment for all of them, already passed
-through g.
+through g. A GPU has two chunks at a time: while one trains, the arrays of the other are made or its results
+fetched.
 
 `programs` has the functions of a shape; `chunks` cuts and orders the work; `ahead` compiles for it on a GPU;
 `layouts` train a chunk; `times` says where the time went.
@@ -15,7 +16,7 @@ from __future__ import annotations
 import concurrent.futures
 import queue
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -31,6 +32,9 @@ from denseam.studies.runs import Interrupted, Outcome
 from denseam.studies.study import RunSpec, Study
 from denseam.training.devices import check_precision, cores, memory, numbers, platform_of
 from denseam.training.progress import Progress
+
+#: Chunks that a GPU has at a time.
+IN_FLIGHT = 2
 
 
 def train_runs(
@@ -64,12 +68,15 @@ def train_runs(
     devices = list(devices or jax.devices())
     platform = platform_of(devices[0])
     check_precision(study.precision, platform)
-    threads = (workers or cores()) if platform == "cpu" else len(devices)
+    on_cpu = platform == "cpu"
+    parts = (workers or cores()) if on_cpu else len(devices)  # that work is divided into
+    sharing = parts if on_cpu else IN_FLIGHT  # that share the memory of a device
+    threads = parts if on_cpu else IN_FLIGHT * parts
     by_shape: dict[Shape, list[RunSpec]] = {}
     for spec in specs:
         by_shape.setdefault(spec.shape, []).append(spec)
     programs = {
-        shape: Program(study, shape, platform, progress, threads, len(runs))
+        shape: Program(study, shape, platform, progress, threads, len(runs), sharing)
         for shape, runs in by_shape.items()
     }
     free: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -80,20 +87,24 @@ def train_runs(
         [
             (program, chunk)
             for shape, program in programs.items()
-            for chunk in cut(by_shape[shape], program, threads)
+            for chunk in cut(by_shape[shape], program, parts)
         ]
     )
-    coming = Coming(chunks, devices, times) if platform == "gpu" else None
+    coming = None if on_cpu else Coming(chunks, devices, times)
 
     def work(program: Program, chunk: Chunk) -> list[Outcome]:
         if ended.is_set():
             raise Interrupted
         device = free.get()
-        try:
+
+        def ready() -> None:
             if coming is not None:
-                coming.wait(program, chunk, device)
+                with times.waiting():
+                    coming.wait(program, chunk, device)
+
+        try:
             with jax.default_device(device), numbers(study.precision), times.working():
-                return _train_what_fits(program, chunk, progress, ended)
+                return _train_what_fits(program, chunk, progress, ended, ready)
         finally:
             free.put(device)
 
@@ -130,11 +141,11 @@ class _Stop(threading.Event):
 
 
 def _train_what_fits(
-    program: Program, chunk: Chunk, progress: Progress, stop: threading.Event
+    program: Program, chunk: Chunk, progress: Progress, stop: threading.Event, ready: Callable[[], None]
 ) -> list[Outcome]:
     """Train a chunk; if it fails, for example for lack of memory, train its halves."""
     try:
-        return train_chunk(program, chunk, progress, stop)
+        return train_chunk(program, chunk, progress, stop, ready)
     except (MemoryError, jax.errors.JaxRuntimeError):
         parts = halves(chunk)
         if len(parts) == 1:
@@ -143,4 +154,4 @@ def _train_what_fits(
             raise InputError(
                 f"scales: one model of {program.shape} does not fit into the memory of the device"
             ) from None
-    return [outcome for part in parts for outcome in _train_what_fits(program, part, progress, stop)]
+    return [outcome for part in parts for outcome in _train_what_fits(program, part, progress, stop, ready)]

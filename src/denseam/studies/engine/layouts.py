@@ -9,7 +9,7 @@ import itertools
 import math
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -29,10 +29,17 @@ from denseam.training.divergence import ending
 from denseam.training.progress import Progress
 
 
-def train_chunk(program: Program, chunk: Chunk, progress: Progress, stop: threading.Event) -> list[Outcome]:
-    """Train the runs of a chunk in the layout that suits the device."""
+def train_chunk(
+    program: Program, chunk: Chunk, progress: Progress, stop: threading.Event, ready: Callable[[], None]
+) -> list[Outcome]:
+    """Train the runs of a chunk in the layout that suits the device.
+
+    Its arrays are made first. `ready` then waits for its programs, which may be compiled meanwhile.
+    """
     layout = OneByOne if program.platform == "cpu" else Together
-    return layout(program, chunk, progress, stop).run()
+    made = layout(program, chunk, progress, stop)
+    ready()
+    return made.run()
 
 
 class Group(NamedTuple):

@@ -100,6 +100,7 @@ class Program:
         progress: Progress,
         threads: int = 1,
         runs: int = 1,
+        sharing: int = 1,
     ) -> None:
         assert shape.P is not None
         assert shape.B is not None
@@ -109,7 +110,6 @@ class Program:
         self.epochs, self.steps = study.epochs_at(shape), study.updates(shape)
         self.probe_steps = study.steps_to_probe(shape)
         self.dtype = dtype_of(study.precision)
-        sharing = threads if platform == "cpu" else 1  # every GPU has its own memory
         self.memory = memory(platform) / sharing
         self.recompute = recomputes(
             shape, study.optimizer, self.memory, jnp.dtype(self.dtype).itemsize, bool(study.probes)

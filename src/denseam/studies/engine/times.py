@@ -37,14 +37,23 @@ class Times:
     @contextlib.contextmanager
     def working(self) -> Iterator[None]:
         """Count the time of this thread on runs, as compiling or as training."""
-        began, before = time.perf_counter(), _here.compiled
+        began, before = time.perf_counter() - _here.waited, _here.compiled
         try:
             yield
         finally:
             compiling = _here.compiled - before
             with self._lock:
                 self.compiling += compiling
-                self.training += time.perf_counter() - began - compiling
+                self.training += time.perf_counter() - _here.waited - began - compiling
+
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Count the time of this thread as no work: another thread does it."""
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            _here.waited += time.perf_counter() - began
 
     @contextlib.contextmanager
     def saving(self) -> Iterator[None]:
@@ -62,9 +71,10 @@ class Times:
 
 
 class _Here(threading.local):
-    """The seconds that this thread has compiled."""
+    """The seconds that this thread has compiled, and waited for others."""
 
     compiled = 0.0
+    waited = 0.0
 
 
 _here = _Here()
