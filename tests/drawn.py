@@ -52,9 +52,10 @@ def figures(names):
     return sampled(names, TRAINED_FEW)
 
 
-def made_up(study, specs, **_options):
+def made_up(todo, **_options):
     """Instead of training: outcomes with an optimum, some divergence, and probes that grow with size."""
-    yield [made_up_run(study, spec) for spec in specs]
+    for study, specs in todo:
+        yield study, [made_up_run(study, spec) for spec in specs]
 
 
 def made_up_run(study, spec):

@@ -148,16 +148,16 @@ def nothing_computed_twice():
     from denseam.studies import runner, store
 
     trained, encoded, rows_of, drawn = {}, {}, {}, {}
-    train_runs, parquet_bytes = runner.train_runs, store.parquet_bytes
+    train_studies, parquet_bytes = runner.train_studies, store.parquet_bytes
     read_shard, savefig = store._read_shard, Figure.savefig
 
-    def train(study, specs, *, progress=None, **options):
-        which = (study.id, *(spec.key for spec in specs))
+    def train(todo, *, progress=None, **options):
+        which = tuple((study.id, *(spec.key for spec in specs)) for study, specs in todo)
         if which not in trained:
-            trained[which] = list(train_runs(study, specs, **options))
-        for outcomes in trained[which]:
+            trained[which] = list(train_studies(todo, **options))
+        for study, outcomes in trained[which]:
             progress.finished(outcomes)
-            yield outcomes
+            yield study, outcomes
 
     def encode(records):
         which = repr(list(records))
@@ -180,7 +180,7 @@ def nothing_computed_twice():
         file.write(drawn[format])
 
     changed = [
-        (runner, "train_runs", train),
+        (runner, "train_studies", train),
         (store, "parquet_bytes", encode),
         (store, "_read_shard", rows),
         (Figure, "savefig", save),

@@ -37,7 +37,7 @@ def _nothing_is_trained():
     from denseam.studies import runner
     from denseam.workflow import target
 
-    runner.train_runs = _accepted
+    runner.train_studies = _accepted
     resume = target._Training._resume
 
     def run(self):

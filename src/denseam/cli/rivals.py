@@ -99,7 +99,8 @@ def _batched(shape: Shape, optimizer: str, models: int, device: str) -> Callable
     ]
     clean = torch.randn(B, N, device=device)
     slopes = torch.func.vmap(torch.func.grad(_loss, argnums=(0, 1, 2)), in_dims=(0, 0, 0, None, None))
-    gradient = torch.compile(lambda W, b, c, noisy, clean: slopes(W, b, c, noisy, clean))
+    # For this shape alone: with shapes that may change, PyTorch cannot compile the gradient.
+    gradient = torch.compile(lambda W, b, c, noisy, clean: slopes(W, b, c, noisy, clean), dynamic=False)
     opt = _optimizer(optimizer, parameters, device)
 
     def step() -> None:

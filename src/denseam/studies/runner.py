@@ -17,19 +17,17 @@ import jax
 
 from denseam.ground.errors import InputError, refuse, typed
 from denseam.studies.documents import to_document
-from denseam.studies.engine import train_runs
+from denseam.studies.engine import train_studies
 from denseam.studies.engine.times import Times
 from denseam.studies.executors import Limited, RunsSetAside, SetAside, check_executor, enlist, spread
 from denseam.studies.records import Records, Row, row
+from denseam.studies.runs import RunsOfStudies
 from denseam.studies.shards import cut, outcome
 from denseam.studies.store import Store
-from denseam.studies.study import RunSpec, Study
+from denseam.studies.study import Study
 from denseam.training.devices import PREPARING, RATES, check_precision, platform_of
 from denseam.training.progress import Progress
 from denseam.training.stopping import looking
-
-#: Runs of each study.
-RunsOfStudies = Sequence[tuple[Study, list[RunSpec]]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,7 +122,7 @@ def sweep(
     progress
         Receives the events of the sweep.
     stop, devices, workers
-        As in `denseam.studies.engine.train_runs`.
+        As in `denseam.studies.engine.train_studies`.
     executor
         Trains instead of this process: any `concurrent.futures.Executor` whose workers see the folder,
         such as a process pool that spawns, or that of `denseam.studies.dask_executor.connect`.
@@ -231,16 +229,15 @@ def _requested(store: Store, keys: set[str]) -> Records:
 def _train_here(todo: RunsOfStudies, store: Store | None, times: Times, **options: Any) -> list[Row]:
     """Train in this process, and save each chunk as soon as it ends."""
     rows: list[Row] = []
-    for study, specs in todo:
-        digest = study.source().digest
-        for outcomes in train_runs(study, specs, times=times, **options):
-            if study.source().digest != digest:
-                raise InputError(f"data {study.data}: changed during the training; run it again")
-            fresh = [row(study, outcome) for outcome in outcomes]
-            if store is not None:
-                with times.saving():
-                    store.write(fresh)
-            rows += fresh
+    digests = {id(study): study.source().digest for study, _ in todo}  # study.id has the digest in it
+    for study, outcomes in train_studies(todo, times=times, **options):
+        if study.source().digest != digests[id(study)]:
+            raise InputError(f"data {study.data}: changed during the training; run it again")
+        fresh = [row(study, outcome) for outcome in outcomes]
+        if store is not None:
+            with times.saving():
+                store.write(fresh)
+        rows += fresh
     return rows
 
 

@@ -19,6 +19,9 @@ from denseam.rules import Scales, Shape
 from denseam.studies.study import RunSpec, Study
 from denseam.training.optimizers import Optimizer, make
 
+#: Studies, each with runs of it.
+RunsOfStudies = Sequence[tuple[Study, Sequence[RunSpec]]]
+
 
 def build(study: Study, spec: RunSpec, start: Parameters | None, dtype: Any) -> tuple[DenseAM, Optimizer]:
     """Return the untrained model and the optimizer of a run.

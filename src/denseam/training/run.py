@@ -65,7 +65,10 @@ def advance(
 
 
 def evaluate(model: DenseAM, segment: Batch) -> Array:
-    """Return the MSE on every batch, without training."""
+    """Return the MSE on every batch, without training, in the precision of training."""
+    W = for_products(model.W)
+    if W is not None:
+        model = model.with_parameters(model.parameters._replace(W=W))
     errors: Array = jax.lax.map(lambda batch: mse(loss_of_columns(model, batch), model.N), segment)
     return errors
 

@@ -30,7 +30,8 @@ from denseam.analysis.thresholds import FEWEST, LEARNED
 from denseam.analysis.transfer import Verdict, verdict
 from denseam.ground.errors import InputError, listed, refuse
 from denseam.studies.records import LOSSES, By, Records, Row
-from denseam.studies.runner import RunsOfStudies, run_specs
+from denseam.studies.runner import run_specs
+from denseam.studies.runs import RunsOfStudies
 from denseam.studies.study import RunSpec, Study
 from denseam.training.progress import Progress
 from denseam.workflow.advice import obstacle

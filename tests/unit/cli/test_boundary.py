@@ -264,14 +264,14 @@ def test_data_that_changes_during_a_training_is_noticed(tmp_path, inside, monkey
     np.save(tmp_path / "x.npy", rng.standard_normal((400, 8)).astype(np.float32))
     from denseam.studies import runner
 
-    trained = runner.train_runs
+    trained = runner.train_studies
 
     def change(*arguments, **options):
         for outcomes in trained(*arguments, **options):
             np.save(tmp_path / "x.npy", rng.standard_normal((401, 8)).astype(np.float32))
             yield outcomes
 
-    monkeypatch.setattr(runner, "train_runs", change)
+    monkeypatch.setattr(runner, "train_studies", change)
     words = [
         "sweep",
         "--activation",

@@ -28,7 +28,7 @@ LONG = {"recall-curves", "storage"}
 
 @pytest.mark.parametrize("name", sampled(DRAWN, set(DRAWN) - LONG))
 def test_figures_of_every_kind_are_drawn_and_judged(name, folder, coarsely, monkeypatch):
-    monkeypatch.setattr("denseam.studies.runner.train_runs", made_up)
+    monkeypatch.setattr("denseam.studies.runner.train_studies", made_up)
     is_made(name, folder / "made-up")
 
 

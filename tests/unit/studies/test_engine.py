@@ -12,7 +12,7 @@ import denseam as dam
 from denseam.ground.errors import InputError
 from denseam.rules.optimizers import OPTIMIZERS
 from denseam.studies import engine
-from denseam.studies.engine import ahead, chunks, train_runs
+from denseam.studies.engine import ahead, chunks, train_runs, train_studies
 from denseam.studies.engine.programs import Program, Recent
 from denseam.studies.engine.times import Times
 from denseam.studies.runner import run_studies
@@ -365,6 +365,22 @@ def test_a_gpu_prepares_one_chunk_while_another_waits_for_its_programs_or_trains
     meeting = threading.Barrier(2, timeout=60)
     monkeypatch.setattr(ahead.Coming, "wait", lambda self, *chunk: meeting.wait())
     assert len(list(train_runs(STUDY, STUDY.runs()))) == len(STUDY.scales) == 2
+
+
+def test_a_gpu_trains_several_studies_at_once(monkeypatch):
+    """The chunks of two studies of one size meet before either is trained."""
+    monkeypatch.setattr(engine, "platform_of", lambda device: "gpu")
+    meeting = threading.Barrier(2, timeout=60)
+    monkeypatch.setattr(ahead.Coming, "wait", lambda self, *chunk: meeting.wait())
+    studies = [replace(STUDY, scales=(16,), centred=centred, name="") for centred in (True, False)]
+    trained = [
+        (study, outcome.spec)
+        for study, chunk in train_studies([(s, s.runs()) for s in studies])
+        for outcome in chunk
+    ]
+    assert {study.id: [spec.key for s, spec in trained if s is study] for study in studies} == {
+        study.id: [spec.key for spec in study.runs()] for study in studies
+    }
 
 
 def test_probes_are_the_same_in_both_layouts(monkeypatch):

@@ -11,7 +11,7 @@ import denseam as dam
 from denseam.training.batches import View, noisy_columns
 from denseam.training.devices import products
 from denseam.training.gradient import gradient
-from denseam.training.run import advance
+from denseam.training.run import advance, evaluate
 
 SHAPE = dam.Shape(N=24, K=48, P=120, B=40)
 ROUNDING = 2.0**-8  # of bfloat16
@@ -49,6 +49,8 @@ def test_training_in_bfloat16_keeps_float32_weights_and_nearly_the_same_losses()
             parameters, state, errors, _ = jax.jit(lambda *now: advance(*now, joined=False))(
                 *start, optimizer, segment
             )
+            before = evaluate(model, segment)
+        assert float(before[0]) == pytest.approx(float(errors[0]), rel=1e-5)  # the same products
         assert {leaf.dtype for leaf in jax.tree.leaves((parameters, state)) if leaf.ndim} == {
             jnp.dtype("float32")
         }

@@ -13,11 +13,12 @@ fetched.
 
 from __future__ import annotations
 
+import collections
 import concurrent.futures
 import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 
@@ -28,7 +29,7 @@ from denseam.studies.engine.chunks import Chunk, cut, halves, in_order, model_by
 from denseam.studies.engine.layouts import train_chunk
 from denseam.studies.engine.programs import Program
 from denseam.studies.engine.times import Times
-from denseam.studies.runs import Interrupted, Outcome
+from denseam.studies.runs import Interrupted, Outcome, RunsOfStudies
 from denseam.studies.study import RunSpec, Study
 from denseam.training.devices import check_precision, cores, memory, numbers, platform_of
 from denseam.training.progress import Progress
@@ -37,22 +38,30 @@ from denseam.training.progress import Progress
 IN_FLIGHT = 2
 
 
-def train_runs(
-    study: Study,
-    specs: Sequence[RunSpec],
+def train_runs(study: Study, specs: Sequence[RunSpec], **options: Any) -> Iterator[list[Outcome]]:
+    """Train runs of one study, with the options of `train_studies`; yield the outcomes chunk by chunk."""
+    for _, outcomes in train_studies([(study, specs)], **options):
+        yield outcomes
+
+
+def train_studies(
+    todo: RunsOfStudies,
     *,
     progress: Progress | None = None,
     stop: threading.Event | None = None,
     devices: Sequence[Any] | None = None,
     workers: int | None = None,
     times: Times | None = None,
-) -> Iterator[list[Outcome]]:
-    """Train runs of a study; yield the outcomes chunk by chunk, as chunks end.
+) -> Iterator[tuple[Study, list[Outcome]]]:
+    """Train runs of studies; yield the outcomes chunk by chunk, as chunks end, each with its study.
+
+    A CPU trains one study after the other. A GPU has all of them at once, so that it trains some while
+    programs for others are compiled.
 
     Parameters
     ----------
-    study, specs
-        The study, and the runs of it to train.
+    todo
+        Studies, each with the runs of it to train.
     progress
         Receives the events.
     stop
@@ -64,35 +73,51 @@ def train_runs(
     times
         Receives the seconds that compiling and training took.
     """
-    progress, ended, times = progress or Progress(), _Stop(stop), times or Times()
+    progress, times = progress or Progress(), times or Times()
     devices = list(devices or jax.devices())
     platform = platform_of(devices[0])
-    check_precision(study.precision, platform)
-    on_cpu = platform == "cpu"
-    parts = (workers or cores()) if on_cpu else len(devices)  # that work is divided into
-    sharing = parts if on_cpu else IN_FLIGHT  # that share the memory of a device
-    threads = parts if on_cpu else IN_FLIGHT * parts
-    by_shape: dict[Shape, list[RunSpec]] = {}
-    for spec in specs:
-        by_shape.setdefault(spec.shape, []).append(spec)
-    programs = {
-        shape: Program(study, shape, platform, progress, threads, len(runs), sharing)
-        for shape, runs in by_shape.items()
-    }
+    for study, _ in todo:
+        check_precision(study.precision, platform)
+    if platform == "cpu":
+        threads = workers or cores()
+        crew = _Crew(platform, [devices[i % len(devices)] for i in range(threads)], threads, threads)
+        for one in todo:
+            yield from _train([one], crew, progress, _Stop(stop), times)
+    else:
+        crew = _Crew(platform, devices * IN_FLIGHT, len(devices), IN_FLIGHT)
+        yield from _train(todo, crew, progress, _Stop(stop), times)
+
+
+class _Crew(NamedTuple):
+    """Who trains: the device of every worker, the parts that work is cut into, who shares a memory."""
+
+    platform: str
+    devices: Sequence[Any]
+    parts: int
+    sharing: int
+
+
+def _train(
+    todo: RunsOfStudies, crew: _Crew, progress: Progress, ended: _Stop, times: Times
+) -> Iterator[tuple[Study, list[Outcome]]]:
+    """Train the runs of studies at once."""
+    threads = len(crew.devices)
+    work: list[tuple[Program, Chunk]] = []
+    for study, specs in todo:
+        by_shape: dict[Shape, list[RunSpec]] = {}
+        for spec in specs:
+            by_shape.setdefault(spec.shape, []).append(spec)
+        for shape, runs in by_shape.items():
+            program = Program(study, shape, crew.platform, progress, threads, len(runs), crew.sharing)
+            work += [(program, chunk) for chunk in cut(runs, program, crew.parts)]
+    work = in_order(work)
+    left = collections.Counter(program for program, _ in work)
+    coming = Coming(work, list(dict.fromkeys(crew.devices)), times) if crew.platform == "gpu" else None
     free: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    for i in range(threads):
-        free.put(devices[i % len(devices)])
+    for device in crew.devices:
+        free.put(device)
 
-    chunks = in_order(
-        [
-            (program, chunk)
-            for shape, program in programs.items()
-            for chunk in cut(by_shape[shape], program, parts)
-        ]
-    )
-    coming = None if on_cpu else Coming(chunks, devices, times)
-
-    def work(program: Program, chunk: Chunk) -> list[Outcome]:
+    def train(program: Program, chunk: Chunk) -> tuple[Program, list[Outcome]]:
         if ended.is_set():
             raise Interrupted
         device = free.get()
@@ -103,23 +128,26 @@ def train_runs(
                     coming.wait(program, chunk, device)
 
         try:
-            with jax.default_device(device), numbers(study.precision), times.working():
-                return _train_what_fits(program, chunk, progress, ended, ready)
+            with jax.default_device(device), numbers(program.study.precision), times.working():
+                return program, _train_what_fits(program, chunk, progress, ended, ready)
         finally:
             free.put(device)
 
     pool = concurrent.futures.ThreadPoolExecutor(threads, thread_name_prefix="denseam")
-    futures = [pool.submit(work, *item) for item in chunks]
+    futures = [pool.submit(train, *item) for item in work]
     interrupted: Interrupted | None = None
     try:
         for future in concurrent.futures.as_completed(futures):
             try:
-                outcomes = future.result()
+                program, outcomes = future.result()
             except Interrupted as error:  # chunks that have ended are kept
                 interrupted = error
                 continue
+            left[program] -= 1
+            if not left[program]:
+                program.segments.clear()  # other studies need the memory
             progress.finished(outcomes)
-            yield outcomes
+            yield program.study, outcomes
         if interrupted is not None:
             raise interrupted
     finally:  # also if the consumer stops, or Ctrl-C arrives while it waits

@@ -15,7 +15,6 @@ import jax
 import jax.numpy as jnp
 
 from denseam.model.streams import stream
-from denseam.rules import Shape
 from denseam.studies.engine.chunks import Chunk, segment_steps
 from denseam.studies.engine.programs import Program
 from denseam.studies.engine.times import Times
@@ -50,9 +49,9 @@ class Coming:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _form(program: Program, chunk: Chunk) -> tuple[Shape, int, int]:
-    """Return what the programs of a chunk depend on: its shape, its groups, and their models."""
-    return program.shape, len(chunk), len(chunk[0])
+def _form(program: Program, chunk: Chunk) -> tuple[Program, int, int]:
+    """Return what compiled programs of a chunk depend on: its functions, its groups, and their models."""
+    return program, len(chunk), len(chunk[0])
 
 
 def compile_ahead(program: Program, chunk: Chunk) -> None:

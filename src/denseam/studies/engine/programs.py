@@ -194,3 +194,8 @@ class Recent:
                 with self._lock:
                     self._held.pop(which, None)
         return segment.result()
+
+    def clear(self) -> None:
+        """Let all segments go."""
+        with self._lock:
+            self._held.clear()
