@@ -92,7 +92,7 @@ class Size(NamedTuple):
 
 SIZES: Mapping[str, Size] = {
     "laptop": Size(100, (16, 25, 49), 16, "float32"),
-    "large": Size(784, (49, 100, 196), 32, "tf32"),
+    "large": Size(196, (25, 49, 100), 32, "float32"),
 }
 
 

@@ -171,6 +171,17 @@ def test_workers_begin_with_different_shapes_and_with_the_largest():
     assert ordered == [(32, 3), (16, 3), (32, 2), (32, 1), (16, 2), (16, 1)]
 
 
+def test_chunks_of_a_gpu_are_as_long_as_may_be_lost(monkeypatch):
+    """Small models advance together; large ones in chunks of some seconds, but never fewer than fill the card."""
+    study = replace(STUDY, eta0=tuple(dam.logspace(1e-3, 1, 40)), seeds=1, scales=(16,), name="")
+    program = Program(study, study.shape(16), "gpu", Progress())
+    one = study.operations(program.shape) / chunks.RATES["gpu"]
+    for seconds, sizes in ((41 * one, [40]), (20.5 * one, [20, 20]), (5 * one, [14, 13, 13])):
+        monkeypatch.setattr(chunks, "CHUNK_SECONDS", seconds)
+        cut = [sum(map(len, chunk)) for chunk in chunks.cut(study.runs(), program, 1)]
+        assert sorted(cut, reverse=True) == sizes
+
+
 def test_a_segment_whose_drawing_fails_is_drawn_again():
     recent = Recent(2)
     with pytest.raises(ZeroDivisionError):

@@ -18,6 +18,10 @@ from denseam.training.devices import CALLING, RATES, memory
 
 #: Seconds of work between two reports of progress.
 SEGMENT_SECONDS = 0.3
+#: On a GPU a chunk takes about this many seconds at the rate of `devices.RATES`, which is a low one: what is
+#: under way when training is interrupted is lost. It has at least FULL models, if there are as many, which
+#: keep the card busy.
+CHUNK_SECONDS, FULL = 120.0, 16
 #: On a CPU a segment's batches are drawn into arrays of at most this size: larger ones do not stay in its
 #: cache, and drawing them costs four times as much.
 CACHE_BYTES = 1 << 21
@@ -35,7 +39,8 @@ def cut(specs: Sequence[RunSpec], program: Program, threads: int) -> list[Chunk]
         # Small enough to keep all cores busy to the end, large enough to share their batches.
         size = min(most, share, max(8, math.ceil(share / 3)))
         return [[piece] for group in groups for piece in evenly(group, math.ceil(len(group) / size))]
-    most = min(most, share)
+    soon = int(CHUNK_SECONDS * RATES["gpu"] / program.study.operations(program.shape))
+    most = min(most, share, max(FULL, soon))
     chunks: list[Chunk] = []
     for piece in (piece for group in groups for piece in evenly(group, math.ceil(len(group) / most))):
         # Groups of one chunk advance as one array, so they must be equally wide.
