@@ -154,12 +154,12 @@ def chosen(only: str, part: tuple[int, int], missing: bool) -> list[Case]:
     return names[k - 1 :: n]
 
 
-def make(runs: Path, chosen: Sequence[Case], precision: str) -> None:
-    """Train what is missing of some cases: sweeps first, then finder and check."""
+def make(runs: Path, chosen: Sequence[Case], precision: str, kept: Mapping[str, Any]) -> None:
+    """Train what is missing of some cases: sweeps without a verdict that is kept, then finder and check."""
     (runs / "found").mkdir(parents=True, exist_ok=True)
     optima = {}
     for case in chosen:
-        (verdict,) = dam.verdict(swept(case, runs, precision))
+        verdict = kept.get(case.name) or dam.verdict(swept(case, runs, precision))[0]
         optima[case] = min(eta0 for eta0 in verdict.optimum.values() if eta0 is not None)
         print(f"{case.name}: {verdict.status}. {verdict.reason}", flush=True)
     for case, optimum in optima.items():
@@ -176,7 +176,8 @@ def _document(runs: Path, case: Case) -> Path:
 
 def keep(runs: Path) -> None:
     """Keep the ends of all runs of the sweeps that are complete; what is kept of other cases stays."""
-    studies, before = dam.Store(runs / "sweeps").read().studies(), dam.Store(HOME).read().studies()
+    before = dam.Store(HOME).read().studies()
+    studies = dam.Store(runs / "sweeps").read().studies() if (runs / "sweeps").is_dir() else {}
     documents, kept = dict(exponents()), []
     for case in cases():
         seeds = SEEDS[case.regime]
@@ -303,6 +304,6 @@ if __name__ == "__main__":
     if options.list:
         print(*(case.name for case in these), sep="\n")
     elif not options.keep:
-        make(options.runs, these, options.precision)
+        make(options.runs, these, options.precision, verdicts() if options.missing else {})
     if not (options.list or options.no_keep):
         keep(options.runs)
