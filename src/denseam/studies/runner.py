@@ -149,7 +149,7 @@ def run_studies(
 
 def run_specs(
     requested: RunsOfStudies,
-    out: str | os.PathLike[str] | None = None,
+    out: str | os.PathLike[str] | Store | None = None,
     *,
     progress: Progress | None = None,
     stop: threading.Event | None = None,
@@ -157,13 +157,13 @@ def run_specs(
     workers: int | None = None,
     executor: Executor | None = None,
 ) -> Summary:
-    """Do what `run_studies` does for chosen runs of each study."""
+    """Do what `run_studies` does for chosen runs of each study; `out` may be a store that remembers."""
     progress, began = progress or Progress(), time.perf_counter()
     if executor is None:
         _check_precisions(requested, devices)
     else:
-        _check_executor(executor, out, devices=devices, workers=workers)
-    store = None if out is None else Store(out)
+        _check_executor(executor, out is None, devices=devices, workers=workers)
+    store = out if out is None or isinstance(out, Store) else Store(out)
     present = set() if store is None else _prepare(store, requested)
     keys = {spec.key for _, specs in requested for spec in specs}
     todo = [(study, [spec for spec in specs if spec.key not in present]) for study, specs in requested]
@@ -173,8 +173,8 @@ def run_specs(
     progress.sweep_begins(todo, len(keys & present))
     try:
         if executor is not None:
-            assert out is not None
-            set_aside = _train_elsewhere(todo, out, executor, progress, stop)
+            assert store is not None
+            set_aside = _train_elsewhere(todo, store.folder, executor, progress, stop)
         else:
             assert times is not None
             options = {"progress": progress, "stop": stop, "devices": devices, "workers": workers}
@@ -182,11 +182,8 @@ def run_specs(
                 rows = _train_here(todo, store, times, **options)
     finally:
         progress.sweep_ends()
-    records = Records(rows) if store is None else _requested(store, keys)
+    records = Records(rows) if store is None else _read_back(store, keys, set_aside)
     read = {record["key"] for record in records}
-    aside = {spec.key for shard in set_aside for spec in shard.shard.specs}
-    if store is not None and (lost := keys - read - aside):
-        raise RunsLost(len(lost), len(keys), store.folder, records.skipped)
     diverged = sum(record["status"] == "diverged" for record in records)
     seconds = time.perf_counter() - began
     return Summary(len(read), len(read & present), diverged, seconds, records, tuple(set_aside), times)
@@ -199,10 +196,10 @@ def _check_precisions(requested: RunsOfStudies, devices: Sequence[Any] | None) -
         check_precision(study.precision, platform)
 
 
-def _check_executor(executor: Executor, out: str | os.PathLike[str] | None, **own: Any) -> None:
+def _check_executor(executor: Executor, homeless: bool, **own: Any) -> None:
     """Refuse an executor that cannot work, and options that belong to this process."""
     check_executor(executor)
-    if out is None:
+    if homeless:
         raise InputError("out is needed with an executor: workers write their own results")
     refuse(
         f"{name} belongs to this process; leave it out with an executor"
@@ -219,10 +216,13 @@ def _prepare(store: Store, requested: RunsOfStudies) -> set[str]:
     return store.keys()
 
 
-def _requested(store: Store, keys: set[str]) -> Records:
-    """Return the records of the runs with these keys."""
+def _read_back(store: Store, keys: set[str], set_aside: Sequence[SetAside]) -> Records:
+    """Return the records of the runs with these keys; raise `RunsLost` if there are none of some."""
     records = store.read()
     chosen = [record for record in records if record["key"] in keys]
+    aside = {spec.key for shard in set_aside for spec in shard.shard.specs}
+    if lost := keys - aside - {record["key"] for record in chosen}:
+        raise RunsLost(len(lost), len(keys), store.folder, records.skipped)
     return Records(chosen, records.skipped, records.contradictions)
 
 
@@ -243,7 +243,7 @@ def _train_here(todo: RunsOfStudies, store: Store | None, times: Times, **option
 
 def _train_elsewhere(
     todo: RunsOfStudies,
-    out: str | os.PathLike[str],
+    out: Path,
     executor: Executor,
     progress: Progress,
     stop: threading.Event | None,

@@ -46,11 +46,21 @@ STUDIES = "studies"
 
 
 class Store:
-    """A folder of shards."""
+    """A folder of shards.
 
-    def __init__(self, folder: str | os.PathLike[str]) -> None:
+    Parameters
+    ----------
+    folder
+        The folder.
+    remember
+        Keep the rows of each shard in memory once they have been read and checked, for as long as its file is
+        there. This is for work that returns to a folder again and again.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], *, remember: bool = False) -> None:
         self.folder = path_of("folder", folder)
         self.shards = self.folder / "shards"
+        self._remembered: dict[tuple[str, ...], list[Row]] | None = {} if remember else None
 
     def prepare(self) -> None:
         """Create the folder and check that it is writable, before any work is done."""
@@ -90,7 +100,7 @@ class Store:
         wanted = list(COLUMNS) if columns is None else ["key", *(c for c in columns if c != "key")]
         for name in sorted(self.names() if only is None else only):
             try:
-                shard = _read_shard(self.shards / name, wanted)
+                shard = self._shard(name, wanted)
             except FileNotFoundError:
                 if not skip_errors and name in self.names():  # a network file system may say so for a moment
                     raise
@@ -109,6 +119,15 @@ class Store:
                         f"run {row['key'][:12]}: {differing}, in {first} and {name}; the first is used"
                     )
         return Records((row for _, row in rows.values()), skipped, contradictions)
+
+    def _shard(self, name: str, columns: list[str]) -> list[Row]:
+        """Return the rows of a shard: a file of this name always has the same content."""
+        if self._remembered is None:
+            return _read_shard(self.shards / name, columns)
+        which = (name, *columns)
+        if which not in self._remembered:
+            self._remembered[which] = _read_shard(self.shards / name, columns)
+        return [dict(row) for row in self._remembered[which]]
 
     def write_study(self, study_id: str, document: Mapping[str, Any]) -> None:
         """Write the description of a study beside its runs; the same one only once."""

@@ -32,6 +32,7 @@ from denseam.ground.errors import InputError, listed, refuse
 from denseam.studies.records import LOSSES, By, Records, Row
 from denseam.studies.runner import run_specs
 from denseam.studies.runs import RunsOfStudies
+from denseam.studies.store import Store
 from denseam.studies.study import RunSpec, Study
 from denseam.training.progress import Progress
 from denseam.workflow.advice import obstacle
@@ -200,6 +201,7 @@ class Search:
         **where: Any,
     ) -> None:
         self.goal, self.out, self.terms = wanted, out, terms
+        self.store = Store(out / RUNS, remember=True)  # it is read after every few runs
         self.progress, self.stop, self.where = progress, stop, where
         self.used: dict[str, float] = {}  # key → operations of every run that was used
         self.constants: dict[str, float] = {}
@@ -223,7 +225,7 @@ class Search:
 
     def train_all(self, runs: RunsOfStudies) -> Records:
         """Train the missing runs of several studies; return the records of all of these runs."""
-        summary = run_specs(runs, self.out / RUNS, progress=self.progress, stop=self.stop, **self.where)
+        summary = run_specs(runs, self.store, progress=self.progress, stop=self.stop, **self.where)
         for study, specs in runs:
             self.used |= {spec.key: self.goal.operations(spec.scale, study.epochs) for spec in specs}
         return summary.complete()

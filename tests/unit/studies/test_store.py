@@ -12,6 +12,7 @@ import pytest
 
 import denseam as dam
 from denseam.ground.errors import InputError
+from denseam.studies import store as store_module
 from denseam.studies.records import COLUMNS, OPTIONAL, Records, epochs_of, loss_at, thin
 from denseam.studies.runner import run_studies
 from denseam.studies.store import Store, _digest
@@ -53,6 +54,25 @@ def test_a_second_sweep_trains_nothing_and_a_wider_one_only_what_is_new(tmp_path
     assert (wider.runs, wider.reused) == (24, 12)
     assert len(wider.records) == 24
     assert len(Store(tmp_path).read()) == 24
+
+
+def test_a_store_that_remembers_reads_each_shard_once_and_sees_what_comes_and_goes(tmp_path, monkeypatch):
+    made = [rows(study(scales=(scale,))) for scale in (64, 128)]
+    plain, store, opened = Store(tmp_path), Store(tmp_path, remember=True), []
+    read = store_module._read_shard
+    monkeypatch.setattr(
+        store_module, "_read_shard", lambda path, c: opened.append(path.name) or read(path, c)
+    )
+    store.prepare()
+    first = store.write(made[0])
+    store.read()[0]["final_mse"] = -1.0  # does not change what is remembered
+    assert [dict(row) for row in store.read()] == [dict(row) for row in plain.read()]
+    assert opened == [first.name] * 2
+    second = plain.write(made[1])
+    assert len(store.read()) == len(made[0]) + len(made[1])
+    first.unlink()
+    assert {row["key"] for row in store.read()} == {row["key"] for row in made[1]}
+    assert opened == [first.name] * 2 + [second.name]
 
 
 def test_doubles_are_read_once(tmp_path):
@@ -152,6 +172,7 @@ def test_records_know_their_studies():
 SLOW = """
 import sys
 from denseam.studies.study import Study
+from denseam.studies import store as store_module
 from denseam.studies.runner import run_studies
 from denseam.studies import engine
 study = Study("relu", "sgd", (16, 24), (0.003, 0.01, 0.03, 0.1), seeds=3, epochs=4)
