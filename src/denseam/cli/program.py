@@ -52,7 +52,7 @@ class Group(Exemplified, click.Group):
     invoke_without_command=True,
     examples=(
         "denseam demo",
-        "denseam tune digits --out tuned",
+        "denseam tune digits --unit-variance --out tuned",
         "denseam train digits --tuned tuned",
         "denseam verdict sweep.csv",
     ),

@@ -128,7 +128,7 @@ def plan(
 @app.command(
     epilog=DATA_HELP,
     examples=(
-        "denseam tune digits --out tuned",
+        "denseam tune digits --unit-variance --out tuned",
         "denseam tune samples.npy --optimizer adamw --tune eta0,decay_time --memories 4096 --out tuned",
     ),
 )
