@@ -27,7 +27,7 @@ def write() -> None:
     pages = {
         "quantities.md": quantities(),
         "commands.md": commands(),
-        "gallery.md": gallery(),
+        **gallery(),
         "statements.md": statements(),
         "steps.md": steps(),
         "layers.md": layers(),
@@ -57,17 +57,16 @@ def quantities() -> str:
     )
 
 
-def gallery() -> str:
-    """Return all figures with their findings, judged and drawn from the records beside this file."""
+def gallery() -> dict[str, str]:
+    """Return all claims, and all figures with their findings, judged and drawn from the records."""
     from denseam.paper.catalog import catalog
 
     made = _draw_gallery()
-    lines = ["## All claims", "", _claims_table(made)]
-    for title, chosen in GROUPS.items():
-        lines += [f"## {title}", ""]
-        for figure in filter(chosen, catalog()):
-            lines += _figure_section(figure, made[figure.name])
-    return "\n".join(lines) + "\n"
+    pages = {"gallery-claims.md": _claims_table(made)}
+    for page, chosen in GALLERIES.items():
+        sections = [_figure_section(figure, made[figure.name]) for figure in filter(chosen, catalog())]
+        pages[f"{page}.md"] = "\n".join(line for section in sections for line in section) + "\n"
+    return pages
 
 
 def statements() -> str:
@@ -81,20 +80,27 @@ def statements() -> str:
         for figure, claim in claims_about(statement, figures):
             tests = dict.fromkeys(type(test).__name__ for _, test in claim.tests)
             by_figure.setdefault(figure.name, []).append(f"{claim.text} (`{'`, `'.join(tests)}`)")
-        cells = [
-            f"[{name}](gallery.md#figure-{name}): {' '.join(texts)}" for name, texts in by_figure.items()
-        ]
+        cells = [f"[{name}]({place_of(name)}): {' '.join(texts)}" for name, texts in by_figure.items()]
         cells += [statement.otherwise] if statement.otherwise else []
         rows.append((f"`{statement.place}`", statement.text, "; ".join(cells)))
     return recorded.table(("place", "statement, in our words", "claims and their tests, or the reason"), rows)
 
 
-#: Title of a group of figures → what belongs to it.
-GROUPS: dict[str, Callable[[Any], bool]] = {
-    "The paper's figures": lambda figure: figure.paper_label is not None,
-    "Claims of the paper's text": lambda figure: figure.section is not None,
-    "Studies of our own": lambda figure: figure.own,
+#: Page of the gallery → which figures it shows.
+GALLERIES: dict[str, Callable[[Any], bool]] = {
+    "gallery-paper": lambda figure: figure.paper_label is not None,
+    "gallery-text": lambda figure: figure.section is not None,
+    "gallery-own": lambda figure: figure.own,
 }
+
+
+def place_of(name: str) -> str:
+    """Return the page and the anchor of a figure."""
+    from denseam.paper.catalog import catalog
+
+    (figure,) = (figure for figure in catalog() if figure.name == name)
+    (page,) = (page for page, chosen in GALLERIES.items() if chosen(figure))
+    return f"{page}.md#figure-{name}"
 
 
 def _draw_gallery() -> dict[str, Any]:
@@ -377,7 +383,7 @@ def _claims_table(made: dict[str, Any]) -> str:
                 if COMPARED in words
                 else [words.get(reading, "–") for reading in READINGS]
             )
-            rows.append(("" if n else f"[{name}](#figure-{name})", claim["claim"], *cells))
+            rows.append(("" if n else f"[{name}]({place_of(name)})", claim["claim"], *cells))
     return recorded.table(("figure", "claim", *READINGS), rows)
 
 
@@ -385,7 +391,7 @@ def _figure_section(figure: Any, document: dict[str, Any]) -> list[str]:
     from denseam.paper.readings import READINGS
 
     label = f" (`{figure.paper_label}`)" if figure.paper_label else ""
-    lines = [f"(figure-{figure.name})=", f"### {figure.name}{label}", ""]
+    lines = [f"(figure-{figure.name})=", f"## {figure.name}{label}", ""]
     for name in (Path(file).name for file in document["files"]):
         reading = READINGS.get(Path(name).stem.removeprefix(f"{figure.name}-"))
         words = f"{figure.title}, {reading.words}" if reading else figure.title

@@ -1,4 +1,4 @@
-"""The rooms stay few, their imports few and one-way, and the map of them (docs/architecture.md) true."""
+"""The rooms stay few, their imports few and one-way, and the map of them (docs/where-is.md) true."""
 
 import ast
 import re
@@ -9,7 +9,7 @@ import pytest
 from tests import ROOT
 
 SOURCE, TESTS = ROOT / "src" / "denseam", ROOT / "tests"
-MAP = ROOT / "docs" / "architecture.md"
+MAP = ROOT / "docs" / "where-is.md"
 
 MOST_ENTRIES = 20
 MOST_EDGES = 70
@@ -61,8 +61,8 @@ def test_the_picture_shows_all_rooms_in_the_order_of_the_contract(generate, laye
 
 def where_is():
     """The rows of the table 'Where is …': what, path below src/denseam or the root, names defined there."""
-    section = MAP.read_text(encoding="utf-8").partition("## Where is …")[2].partition("\n## ")[0]
-    rows = [row.split("|") for row in re.findall(r"^\| (.+)\|$", section, re.M)][1:]
+    text = MAP.read_text(encoding="utf-8")
+    rows = [row.split("|") for row in re.findall(r"^\| (.+)\|$", text, re.M)][1:]
     return [(what.strip(), *(re.findall(r"`(.+?)`", cell) for cell in cells)) for what, *cells in rows]
 
 

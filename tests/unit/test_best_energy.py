@@ -13,7 +13,7 @@ from denseam.studies.store import Store
 from docs import best_energy, capacities, recorded
 from tests import ROOT
 
-PAGE = (ROOT / "docs" / "energies.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "best-energy.md").read_text(encoding="utf-8")
 CASE = best_energy.Case("relu", "adam", "Gaussians", "training")
 
 

@@ -52,7 +52,17 @@ def test_every_quantity_is_in_its_table(generate):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", ["extending", "store-and-recall", "sklearn"])
+@pytest.mark.parametrize(
+    "page",
+    [
+        "extending-rules",
+        "extending-studies",
+        "extending-figures",
+        "extending-data",
+        "store-and-recall",
+        "sklearn",
+    ],
+)
 def test_the_examples_of_a_page_run_as_printed(page, tmp_path):
     text = (DOCS / f"{page}.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)

@@ -98,7 +98,7 @@ class Optima:
         return np.asarray(unit[scale] - unit[base])
 
     def with_seeds(self, counts: int) -> Optima:
-        """Return what would be known with at least so many seeds at every scale."""
+        """Return what would be known with at least this many seeds at every scale."""
         return dataclasses.replace(self, counts=np.maximum(self.counts, counts))
 
     def refined(self, factor: float) -> Optima:

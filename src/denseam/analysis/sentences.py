@@ -28,8 +28,8 @@ REASONS = {
     Cause.TOO_FEW_SCALES: "The study has only {few}.",
     Cause.TOO_FEW_SEEDS: "The study has only {few}.",
     Cause.NOTHING_LEARNED: "Nothing was learned: the best loss is close to that of predicting zero.",
-    Cause.TOO_COSTLY: "With {here}, the loss is far from the best: {cost}.{drift}",
-    Cause.COSTLY_AT_TARGET: "With {here}, the loss will be far from the best: {cost}.{drift}",
+    Cause.TOO_COSTLY: "With {here}, {cost}, far above the tolerance.{drift}",
+    Cause.COSTLY_AT_TARGET: "With {here}, {cost}, far above the tolerance.{drift}",
     Cause.LOSS_RISES: "The best loss itself rises by {rise} from {letter} = {smallest} to {scale}, relative "
     "to that of predicting zero.{drift}",
     Cause.OPTIMUM_MOVES: "With {here}, {cost}.{drift}{base}",
@@ -38,7 +38,7 @@ REASONS = {
     "is not smaller.",
     Cause.EDGE_UNRESOLVED: "With {here}, training may diverge at {letter} = {scale}: the next value of the "
     "grid does.",
-    Cause.HOLDS: "With {here}, {cost}, the highest bound of all scales.{ahead}{drift}",
+    Cause.HOLDS: "With {here}, {cost}; this is the highest bound of all scales.{ahead}{drift}",
     Cause.TOO_COARSE: "The grid is too coarse to tell: with {here}, {cost}.{drift}{base}",
     Cause.SEEDS_DIFFER: "The optima are not known well enough to tell: with {here}, {cost}.{drift}{base}",
     Cause.UNSURE_AT_TARGET: "The optima are not known well enough for that target: with {here}, {cost}."
@@ -216,12 +216,14 @@ def _cost(v: Verdict) -> str:
     regret, where = v.regret[v.scale], f"at {v.scale_letter} = {v.scale}"
     if math.isinf(regret):
         return f"training diverges {where}"
-    return f"it costs {_interval(regret, v.regret_ci[v.scale])} {where}"
+    return f"the loss is {_interval(regret, v.regret_ci[v.scale])} above the best {where}"
 
 
 def _predicted(v: Verdict) -> str:
     regret = v.regret_at_target
-    return "" if regret is None else f"it is predicted to cost {_interval(regret, v.regret_at_target_ci)}"
+    if regret is None:
+        return ""
+    return f"the loss is predicted to be {_interval(regret, v.regret_at_target_ci)} above the best"
 
 
 def _interval(value: float, interval: Interval | None) -> str:

@@ -80,7 +80,7 @@ def verdict(
         From `denseam.sweep`, or read from a folder; or a sweep of any other tool: a frame of pandas, polars
         or Arrow with a row for each run, or the path of such a table (CSV, Parquet or JSON lines).
     axis
-        The hyperparameter that should stay put; by default the one that was swept, eta0 if several
+        The hyperparameter to judge; by default the one that was swept, eta0 if several
         were. Other swept axes are held at their best values at the smallest scale. In a table it is a column.
     target
         The scale it will be used at. The optima and the edge are extrapolated to it, and judged there, too.

@@ -1,4 +1,4 @@
-"""A first study: with centring the best learning rate stays put, without it training diverges."""
+"""A first study: with centring the best learning rate stays the same, without it training diverges."""
 
 from __future__ import annotations
 

@@ -48,10 +48,10 @@ def choice_options(command: Any) -> Any:
         click.option(
             "--seeds", type=int, show_default="those that a verdict needs", help="Seeds at every scale."
         ),
-        click.option("--undecided", is_flag=True, help="Further seeds for undecided verdicts alone."),
-        click.option("--beyond", is_flag=True, help="Also scales beyond those that a verdict needs."),
+        click.option("--undecided", is_flag=True, help="Add seeds only for undecided verdicts."),
+        click.option("--beyond", is_flag=True, help="Include scales beyond those that a verdict needs."),
         click.option(
-            "--dearest", type=float, show_default="no limit", help="Leave out runs with more operations."
+            "--dearest", type=float, show_default="no limit", help="Skip runs with more operations than this."
         ),
         click.option(
             "--part", default="1/1", show_default=True,
@@ -83,7 +83,7 @@ def _part(text: str) -> tuple[int, int]:
     """Return the numbers of a part such as 3/8."""
     match = re.fullmatch(r"(\d+)/(\d+)", text)
     if not match or not 1 <= int(match[1]) <= int(match[2]):
-        raise InputError(f"part must be such as 3/8, got {text!r}")
+        raise InputError(f"part must be like 3/8, got {text!r}")
     return int(match[1]), int(match[2])
 
 
@@ -107,7 +107,7 @@ def figure() -> None:
         "denseam figure list --out figures-laptop --size laptop",
     ),
 )
-@click.option("--out", shell_complete=paths, help="Folder with runs: say how each claim is judged from them.")
+@click.option("--out", shell_complete=paths, help="Folder with runs from which to judge each claim.")
 @click.option("--size", default="paper", show_default=True, help="Size of these runs: laptop or paper.")
 @json_option
 def list_(out: str | None, size: str, json_: bool) -> int:

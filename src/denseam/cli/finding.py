@@ -35,7 +35,7 @@ _RULE_HELP = f"The rule is written to OUT/{RULE}, which `denseam sweep --paramet
             "help": "Scaling rule to begin with: prescription, standard, changes as in s2=K^-1, or a file.",
         },
         scales={"default_text": "64,128,256,512; others in other regimes"},
-        seeds={"default": 12, "help": "Number of seeds by which exponents are measured."},
+        seeds={"default": 12, "help": "Number of seeds to measure exponents with."},
     )
 )
 @click.option("--updates", type=int, default=16, show_default=True, help="Number of updates in checks.")

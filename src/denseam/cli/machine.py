@@ -1,4 +1,4 @@
-"""The machine at hand: `doctor`, `bench`, `demo`."""
+"""What this machine can do: `doctor`, `bench`, `demo`."""
 
 from __future__ import annotations
 

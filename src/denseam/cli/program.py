@@ -52,7 +52,7 @@ class Group(Exemplified, click.Group):
     invoke_without_command=True,
     examples=(
         "denseam demo",
-        "denseam tune digits --out tuned",
+        "denseam tune digits --unit-variance --out tuned",
         "denseam train digits --tuned tuned",
         "denseam verdict sweep.csv",
     ),
@@ -60,7 +60,7 @@ class Group(Exemplified, click.Group):
 )
 @click.version_option(__version__, message="%(prog)s %(version)s")
 @click.option("--debug", is_flag=True, help="Print the traceback of an error.")
-@click.option("--no-cache", is_flag=True, help="Keep no compiled programs on disk, and use none.")
+@click.option("--no-cache", is_flag=True, help="Do not keep or use compiled programs on disk.")
 @click.pass_context
 def app(context: click.Context, debug: bool, no_cache: bool) -> None:
     """Tune a Dense Associative Memory at small size, train it at large size."""

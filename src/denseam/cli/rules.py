@@ -61,7 +61,7 @@ def _sizes(prefix: str, meaning: Mapping[str, str], required: tuple[str, ...] = 
 @click.option("--eta0", type=float, default=1.0, show_default=True, help="The tuned learning rate η0.")
 @_sizes("base-", dict.fromkeys(WORDS, "at which eta0 was tuned"))
 @option_of(
-    Part.TRAINING, "--updates", type=int, help="Updates of the training, for its schedule and its decay time."
+    Part.TRAINING, "--updates", type=int, help="Number of updates in training, for schedule and decay time."
 )
 @takes([_ONE[key] for key in ("schedule", "warmup", "cooldown", "decay", "decay_time")], name="course")
 @json_option

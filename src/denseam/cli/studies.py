@@ -122,7 +122,7 @@ def sweep(
 
 
 def _agree(studies: Sequence[Study], *, yes: bool, quiet: bool) -> None:
-    """Say what very many runs will cost, and ask whether to train them; refuse them if nobody is there."""
+    """Print what a very large sweep will cost, and ask for confirmation; refuse it if nobody can answer."""
     from denseam.report.wording import duration
     from denseam.studies.runner import expense
     from denseam.training.devices import here
@@ -188,7 +188,7 @@ def verdict(
     plot: str | None,
     json_: bool,
 ) -> int:
-    """Judge whether the best hyperparameter stays put across the scales in RESULTS."""
+    """Judge whether the best hyperparameter stays the same across the scales in RESULTS."""
     from denseam.analysis.transfer import exit_code
     from denseam.analysis.transfer import horizon as horizons
     from denseam.analysis.transfer import verdict as judge

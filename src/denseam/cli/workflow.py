@@ -112,7 +112,7 @@ def plan(
 
     if devices is not None or device is not None:
         if device == "here":
-            progress_of(False).message("measuring the devices at hand")
+            progress_of(False).message("measuring the available devices")
         sizes = TargetSizes(**{key: target[key] for key in parameters(TargetSizes) if key in target})
         training = {key: target[key] for key in ("optimizer", "epochs") if key in target}
         meshes = planning.plan_devices(sizes.shape(), devices=devices, device=device or "h200", **training)
@@ -128,7 +128,7 @@ def plan(
 @app.command(
     epilog=DATA_HELP,
     examples=(
-        "denseam tune digits --out tuned",
+        "denseam tune digits --unit-variance --out tuned",
         "denseam tune samples.npy --optimizer adamw --tune eta0,decay_time --memories 4096 --out tuned",
     ),
 )
@@ -141,7 +141,7 @@ def plan(
 )  # fmt: skip
 @click.option(
     "--trials", type=int, default=256, show_default=True,
-    help="Maximum number of points at the smallest size if several are tuned.",
+    help="Maximum number of points at the smallest size, if several hyperparameters are tuned.",
 )  # fmt: skip
 @click.option("--seeds", type=int, default=3, show_default=True, help="Number of seeds at the first size.")
 @budget_option
@@ -149,9 +149,7 @@ def plan(
     "--tolerance", type=float, default=0.02, show_default=True,
     help="Maximum cost of the recommended value at the target, relative to the best one.",
 )  # fmt: skip
-@click.option(
-    "--by", default="training", show_default=True, help="Loss that this is about: training or heldout."
-)
+@click.option("--by", default="training", show_default=True, help="Loss to minimise: training or heldout.")
 @click.option("--probe", is_flag=True, help="Allow a short training of the target. Only for optimizer sgd.")
 @click.option(
     "--out", shell_complete=paths, help="Folder for all results; run again with the same folder to resume."
@@ -170,7 +168,7 @@ def tune(
     quiet: bool,
     **options: Any,
 ) -> int:
-    """Find the learning rate of a large model at small sizes, and say whether it can be trusted."""
+    """Find the learning rate of a large model at small sizes, and bound its cost at full size."""
     from denseam.report.plots import draw_set, draw_tuned
     from denseam.report.trackers import check_trackers
     from denseam.studies.cluster import cluster_from
@@ -220,7 +218,7 @@ def _warn(wanted: Goal) -> None:
 @click.argument("data", shell_complete=paths)
 @takes([ETA0, *(p for p in goal_options() if p.name != "scales")], "target")
 @click.option("--tuned", shell_complete=paths, help="Folder written by denseam tune.")
-@click.option("--accept", is_flag=True, help="Train with the tuned value although it was not recommended.")
+@click.option("--accept", is_flag=True, help="Train with the tuned value even if it was not recommended.")
 @click.option("--scale", type=int, help="Train this size of the family instead of the target.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of all random numbers.")
 @click.option(
@@ -333,7 +331,7 @@ def _recipe(data: str, tuned: str | None, target: dict[str, Any], accept: bool) 
 @click.option("--out", shell_complete=paths, help="Folder for the memory.")
 @json_option
 def memorize(data: str, storing: dict[str, Any], out: str | None, json_: bool) -> int:
-    """Store the samples of DATA as patterns, without training, and try how well they are recalled."""
+    """Store the samples of DATA as patterns, without training, and test how well they are recalled."""
     from denseam.workflow.memorizing import memorize as store
 
     result = store(data, needed(out, "out is needed: a folder for the memory"), **storing)
@@ -353,7 +351,7 @@ def memorize(data: str, storing: dict[str, Any], out: str | None, json_: bool) -
 @click.option(
     "--steps",
     type=int,
-    show_default="those of the training; 10 if it was one",
+    show_default="as in training; 10 after training on one step",
     help="Maximum number of steps.",
 )
 @click.option(
@@ -361,19 +359,19 @@ def memorize(data: str, storing: dict[str, Any], out: str | None, json_: bool) -
     help="A state is at rest when no entry moves by more than this.",
 )  # fmt: skip
 @click.option(
-    "--damping", type=float, show_default="the size of the training's steps",
-    help="Share of each update that is taken, in (0, 1].",
+    "--damping", type=float, show_default="as in training",
+    help="Fraction of each update to apply, in (0, 1].",
 )  # fmt: skip
 @option_of(
     Part.DATA,
     "--noise",
     default="0",
     show_default=True,
-    help="Levels of noise to add first, as in 0.25,0.5,1.",
+    help="Noise levels to add first, as in 0.25,0.5,1.",
 )
 @option_of(Part.DATA, "--mask", help="File with a mask: true where a feature is known.")
 @option_of(Part.DATA, "--hide", help="Hide the top, bottom, left or right half, or a share as in 0.3.")
-@option_of(Part.DATA, "--heldout", is_flag=True, help="Take only samples that were never trained on.")
+@option_of(Part.DATA, "--heldout", is_flag=True, help="Use only samples that were never trained on.")
 @option_of(Part.DATA, "--samples", type=int, help="Maximum number of samples.")
 @option_of(Part.DATA, "--seed", type=int, default=0, show_default=True, help="Seed of the noise.")
 @click.option("--out", shell_complete=paths, help="Folder, .npz file or .npy file for the results.")
@@ -413,7 +411,7 @@ def recall(checkpoint: str, input_: str, noise: str, out: str | None, json_: boo
 @click.option(
     "--steps", type=int, default=200, show_default=True, help="Number of times each memory is applied."
 )
-@click.option("--noise", type=float, show_default="that of training", help="Noise that is added first.")
+@click.option("--noise", type=float, show_default="that of training", help="Noise to add first.")
 @click.option("--samples", type=int, default=100, show_default=True, help="Maximum number of samples.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the noise.")
 @click.option("--out", shell_complete=paths, help="Folder for the picture.")

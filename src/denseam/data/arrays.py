@@ -345,7 +345,7 @@ def held_out(samples: int, share: float) -> Int[np.ndarray, " n"]:
 
 
 def _spread(rows: Int[np.ndarray, " n"], most: int) -> Int[np.ndarray, " m"]:
-    """Return at most so many of the rows, spread over all of them: many files are sorted by class."""
+    """Return up to this many rows, evenly spaced: many files are sorted by class."""
     if most >= len(rows):
         return rows
     return np.asarray(rows[np.linspace(0, len(rows) - 1, most).round().astype(int)])

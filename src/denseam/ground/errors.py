@@ -56,7 +56,7 @@ class DataWarning(UserWarning):
 
 
 class TrackerWarning(UserWarning):
-    """A tracker of experiments has failed; the training goes on without it."""
+    """A tracker of experiments has failed; the training continues without it."""
 
 
 class NotWritten(OSError):

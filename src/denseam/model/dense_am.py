@@ -99,8 +99,9 @@ class DenseAM(eqx.Module):
     activation
         The Lagrangian of the hidden neurons.
     features
-        The Lagrangian of the feature neurons; tanh by default, which keeps the energy bounded. One that is
-        no sum over neurons (`layer_norm`, `spherical_norm`) takes no `counts`, and no feature can be clamped.
+        The Lagrangian of the feature neurons; tanh by default, which keeps the energy bounded. With one
+        that is not a sum over neurons (`layer_norm`, `spherical_norm`), there are no `counts`, and no feature
+        can be clamped.
     centred
         Whether C is applied; by default for every activation except identity.
     s_b, s_c
@@ -346,12 +347,12 @@ class DenseAM(eqx.Module):
 
         ``E_eff(x) = −Φ(s1 W̃ g + b̃)/s1 + Σ_i n_i [g_i (x_i − c_i) − G(x_i)] / s2``
 
-        (if G is no sum over features, with G(x) in the place of Σ_i G(x_i), and n = 1)
+        (if G is not a sum over features, with G(x) instead of Σ_i G(x_i), and n = 1)
 
         ``E(x, h) = [(h − b̃)·σ − Φ(h)]/s1 + Σ_i n_i [g_i (x_i − c_i) − G(x_i)]/s2 − σᵀ W̃ (n ⊙ g)``
 
         E_eff(x) is the minimum of E(x, h) over h. Its gradient is ``n g′ (x − f(x))/s2`` (with the
-        Jacobian of g in the place of g′, if G is no sum), and
+        Jacobian of g instead of g′, if G is not a sum), and
         iterating `update` never raises it: as a function of g it is a convex function minus a convex
         one, and f is the convex-concave step. (The paper's two-layer energy omits the last term,
         which its own time derivative contains.)

@@ -90,7 +90,7 @@ class StackedAM(eqx.Module):
     centred
         Whether both hidden layers are centred.
     sweeps
-        How often `update` goes up to h² and back to h¹.
+        The number of times that `update` goes up to h² and back to h¹.
     """
 
     W1: Float[Array, "K1 N"]

@@ -171,7 +171,7 @@ class Localises(OfOne):
         lowest = float(np.nanmin(values / values[:, :1]))
         text = f"the lowest K_eff is {lowest:.2g} of its start at {self.setting.letter} = {max(curves)}"
         if lowest >= LOCALISED and np.isnan(values[:, 1:]).all():
-            return Measured(None, f"{text}, as training diverges at once")
+            return Measured(None, f"{text}, as training diverges immediately")
         return Measured((lowest < LOCALISED) == self.falls, text)
 
 

@@ -33,7 +33,7 @@ class Choice:
     seeds
         Seeds at every scale; by default those that a verdict needs.
     undecided
-        Whether further seeds are for undecided verdicts alone.
+        Whether to add seeds only for undecided verdicts.
     beyond
         Whether to train scales beyond those that a verdict needs.
     dearest

@@ -32,8 +32,8 @@ EPOCH_LOSS = "epoch_loss"
 def tracker(name: str, out: str | os.PathLike[str]) -> Tracking:
     """Return a listener that passes settings and losses to a tracker of experiments.
 
-    It is an argument `progress` of `denseam.sweep`, `tune`, `train_target` and `train`, best used in a
-    ``with`` statement, which waits until everything is written. Every run of a sweep becomes a run of the
+    Pass it as `progress` to `denseam.sweep`, `tune`, `train_target` or `train`, best in a ``with`` statement,
+    which waits until everything is written. Every run of a sweep becomes a run of the
     tracker, and so does a training.
 
     Parameters
@@ -144,7 +144,7 @@ class Tracking(Progress):
             self._warned = True
             name = self._tracker.name
             warnings.warn(
-                f"log: {name} failed, and training goes on without it ({self._failure})",
+                f"log: {name} failed; training continues without it ({self._failure})",
                 TrackerWarning,
                 stacklevel=3,
             )

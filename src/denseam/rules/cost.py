@@ -53,5 +53,5 @@ def training_bytes(
 
 
 def recomputes(shape: Shape, optimizer: str, memory: float, itemsize: int = 4, probes: bool = False) -> bool:
-    """Return whether pre-activations must be computed again on the way back: if one model would not fit."""
+    """Return whether pre-activations must be recomputed in the backward pass: if one model would not fit."""
     return shape.T > 1 and training_bytes(shape, optimizer, itemsize, probes) > memory

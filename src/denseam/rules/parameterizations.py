@@ -158,7 +158,7 @@ class Scales(Shown):
         base
             A shape at which learning rates and multipliers are shown too.
         timetable
-            The schedule of a training; its learning rates are shown along the training.
+            The schedule of a training; its learning rates are shown during training.
         decay
             The decay λ0 of W; shown as λ_W, as a share of W in each step, and as a time.
         """

@@ -102,7 +102,7 @@ _REGISTERED: dict[str, Schedule] = {}
 
 
 def register_schedule(function: Callable[[float], float], name: str = "") -> Schedule:
-    """Make a function of the fraction of training done a schedule that studies know by its name.
+    """Register a function of the fraction of training as a schedule that studies can name.
 
     Parameters
     ----------

@@ -64,7 +64,7 @@ class Cluster:
     prologue: tuple[str, ...] = _field(Kind.OBJECT, "Shell commands before the worker (study file).", ())
 
     def __post_init__(self) -> None:
-        """Check everything; report all problems at once."""
+        """Check everything; report all problems together."""
         _, problems = read_fields(self)
         if self.kind not in KINDS:
             raise InputError(*problems)

@@ -100,7 +100,7 @@ class Hyperparameters:
         "decay", "Decoupled weight decay λ of W, dimensionless.", default=0.0, span=Span(1e-5, 1)
     )
     decay_time: float | None = _axis(
-        Part.TRAINING, "Time of the decay of W: 1/(η_W λ_W) over the steps of training; instead of decay.",
+        Part.TRAINING, "Decay time of W: 1/(η_W λ_W), over the steps of training; replaces decay.",
         None, open_low=True, unit="the training", default_text="from decay",
         belongs=("optimizer", *having("decay")), bold_below=True, span=Span(0.1, 100),
     )  # fmt: skip
@@ -117,14 +117,12 @@ class Hyperparameters:
         Part.TRAINING, "Standard deviation of the noise.", 0.5, unit="that of the data", key=_ALWAYS
     )
     tau: float = _axis(
-        Part.TRAINING, "Time τ of all steps of recall together: a step has the size τ/T.", 1.0, open_low=True,
+        Part.TRAINING, "Total time τ of the steps of recall: a step has the size τ/T.", 1.0, open_low=True,
         span=Span(0.25, 4),
     )  # fmt: skip
-    early: float = _axis(
-        Part.TRAINING, "Weight of the mean loss of the steps of recall before the last.", 0.0
-    )
+    early: float = _axis(Part.TRAINING, "Weight of the mean loss of all steps of recall but the last.", 0.0)
     burn_in: float = _axis(
-        Part.TRAINING, "Longest burn-in, in units of T: steps without gradient before the trained ones.", 0.0,
+        Part.TRAINING, "Maximum burn-in, in units of T: steps without gradient before the trained ones.", 0.0,
         unit="T",
     )  # fmt: skip
 
@@ -136,7 +134,7 @@ AXES: Mapping[str, Parameter] = parameters(Hyperparameters)
 #: The learning rate of one training; that of a study may have several values.
 ETA0 = dataclasses.replace(
     AXES["eta0"], kind=Kind.NUMBER, swept=False, required=False,
-    help="Learning rate η0: trains without a tuning, or replaces the tuned value.",
+    help="Learning rate η0: trains without tuning, or replaces the tuned value.",
 )  # fmt: skip
 
 
@@ -159,7 +157,7 @@ class Description:
         choices=tuple(OPTIMIZERS), key=_ALWAYS,
     )  # fmt: skip
     scales: Sequence[int] = parameter(
-        Part.GROWTH, Kind.WHOLES, "Sizes to compare, of what grows (N, K, B, P, T or epochs): 32,64,128.",
+        Part.GROWTH, Kind.WHOLES, "Values of the size that grows (N, K, B, P, T or epochs), as in 32,64,128.",
         low=1, key=_NEVER,
     )  # fmt: skip
     eta0: Sequence[float] = described_elsewhere()
@@ -211,29 +209,29 @@ class Description:
         Part.TRAINING, Kind.WHOLE, "Steps of recall T that the memory is trained through.", 1, low=1
     )
     overshoot: bool = parameter(
-        Part.TRAINING, Kind.FLAG, "Whether τ/T may be above 1, where a step can raise the energy.", False,
+        Part.TRAINING, Kind.FLAG, "Allow τ/T above 1, where a step can raise the energy.", False,
         key=_NEVER,
     )  # fmt: skip
     hide: float = parameter(
-        Part.TRAINING, Kind.NUMBER, "Share of the features that are hidden; others keep their values.", 0.0,
+        Part.TRAINING, Kind.NUMBER, "Share of features that are hidden; the others keep their values.", 0.0,
         low=0, high=1,
     )  # fmt: skip
     hide_by: str = parameter(
         Part.TRAINING, Kind.CHOICE,
-        "Which features are hidden: any (features), a row of them (block), or always the last (last).",
+        "Which features are hidden: random ones (features), neighbours (block), or the last ones (last).",
         "features", choices=HIDE_BY,
     )  # fmt: skip
     nesterov: bool | None = parameter(
-        Part.TRAINING, Kind.FLAG, "Whether momentum looks ahead, by Nesterov.", None, off="heavy-ball",
+        Part.TRAINING, Kind.FLAG, "Whether to use Nesterov momentum.", None, off="heavy-ball",
         default_text="no, muon yes", belongs=("optimizer", *_LOOKING_AHEAD),
     )  # fmt: skip
     schedule: Any = parameter(  # noqa: RUF009
         Part.TRAINING, Kind.OBJECT,
-        f"How the learning rate changes along the training: {', '.join(SCHEDULES)}.", "constant", key=_NEVER,
+        f"How the learning rate changes during training: {', '.join(SCHEDULES)}.", "constant", key=_NEVER,
     )  # fmt: skip
     feature_activation: Any = parameter(  # noqa: RUF009
         Part.MODEL, Kind.OBJECT,
-        "Activation g of the features: tanh, identity, layer-norm, spherical-norm; as in 'tanh(2)'.", "tanh",
+        "Activation g of the features: tanh, identity, layer-norm, spherical-norm, 'tanh(2)'.", "tanh",
         key=_NEVER,
     )  # fmt: skip
 

@@ -222,7 +222,7 @@ def _seeds(cells: Sequence[Any], column: str) -> list[int]:
     """Return whole numbers as they are; number any other seeds."""
     words = ["" if cell is None else str(cell).strip() for cell in cells]
     if "" in words:
-        raise InputError(f"{column} must be there in every row, got none in row {words.index('') + 1}")
+        raise InputError(f"{column} must be present in every row, got none in row {words.index('') + 1}")
     try:
         numbers = [float(word) for word in words]
         if all(number.is_integer() for number in numbers):

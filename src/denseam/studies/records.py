@@ -256,7 +256,7 @@ def loss_name(row: Row) -> str:
 
 
 def by_loss(records: Records, by: By) -> Records:
-    """Return the records with the held-out loss in the place of the training loss, if it is asked for."""
+    """Return the records with the held-out loss instead of the training loss, if it is requested."""
     if by == "training":
         return records
     kept = ({k: v for k, v in row.items() if k != "loss"} for row in records)  # the curves are of training

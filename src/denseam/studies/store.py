@@ -104,7 +104,7 @@ class Store:
             except FileNotFoundError:
                 if not skip_errors and name in self.names():  # a network file system may say so for a moment
                     raise
-                skipped.append(f"{name}: vanished while the folder was read")
+                skipped.append(f"{name}: disappeared while the folder was read")
                 continue
             except Exception as error:
                 if isinstance(error, OSError) and not skip_errors:
@@ -140,7 +140,7 @@ class Store:
     def studies(self, study_id: str) -> list[dict[str, Any]]:
         """Return the stored descriptions of a study as documents; several sweeps may share an id.
 
-        One that has changed since it was written is left out.
+        A description that has changed since it was written is left out.
         """
         documents = []
         for path in sorted((self.folder / STUDIES).glob(f"{study_id}-*.json")):
@@ -153,7 +153,7 @@ class Store:
     def keys(self) -> set[str]:
         """Return the keys of all existing runs.
 
-        A shard that is there but cannot be read now is no reason to train its runs again.
+        Runs in a shard that exists but cannot be read now are not trained again.
         """
         if not self.shards.is_dir():
             return set()

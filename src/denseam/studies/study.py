@@ -129,7 +129,7 @@ class Study(Description, Shown):
         in every step of recall, and the loss is that of the hidden ones. They are drawn for each sample, as
         single features or as a block of neighbours; or they are the last ones, for targets beside inputs.
     nesterov
-        Whether momentum looks ahead; by default only that of Muon.
+        Whether to use Nesterov momentum; by default only with Muon.
     schedule
         'constant', 'cosine', 'linear', 'wsd', or a `Schedule` of your own, from `register_schedule`. The axes
         `warmup` and `cooldown` are shares of the training.
@@ -138,7 +138,7 @@ class Study(Description, Shown):
     """
 
     def __post_init__(self) -> None:
-        """Check everything; report all problems at once."""
+        """Check everything; report all problems together."""
         values, problems = read_fields(self)
         self._set(values)
         problems += self._read_axes()
@@ -375,7 +375,7 @@ class Study(Description, Shown):
 
     @property
     def update_rule(self) -> UpdateRule:
-        """What the optimizer makes of a gradient."""
+        """How the optimizer turns a gradient into an update."""
         return OPTIMIZERS[self.optimizer]
 
     def uses(self, axis: str) -> bool:
@@ -394,7 +394,7 @@ class Study(Description, Shown):
 
     @property
     def scheduled(self) -> bool:
-        """Whether the learning rate of any run changes along the training."""
+        """Whether the learning rate of any run changes during training."""
         return self.learning_schedule.name != "constant" or self.uses("warmup")
 
     def timetable(self, spec: RunSpec) -> Timetable:

@@ -99,7 +99,7 @@ def _of_csv(text: str, delimiter: str) -> Table:
     _refuse_repeated(head)
     for i, row in enumerate(rows):
         if len(row) != len(head):
-            raise InputError(f"row {i + 1} has {len(row)} values, the head has {len(head)}")
+            raise InputError(f"row {i + 1} has {len(row)} values, the header has {len(head)}")
     return dict(zip(head, zip(*rows, strict=True), strict=True)) if rows else dict.fromkeys(head, ())
 
 

@@ -29,7 +29,7 @@ _ENTRY, _TIDIED = "*-cache", ".tidied"
 
 
 def keep_programs(folder: str | os.PathLike[str] | None = None) -> Path | None:
-    """Keep compiled programs in a folder, and use those that are there; return the folder.
+    """Keep compiled programs in a folder, and reuse those in it; return the folder.
 
     Programs are code: do not use a folder that others can write to.
 

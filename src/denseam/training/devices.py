@@ -79,8 +79,8 @@ def for_products(W: Array) -> Array | None:
     """Return W in the type that training multiplies in, or None if that is its own.
 
     In the context of `products` for bf16 it is bfloat16: the operands of products and the activations that
-    wait for the way back have half as many bytes, while sums, gradients, weights and moments stay as they
-    are.
+    wait for the backward pass have half as many bytes, while sums, gradients, weights and moments stay
+    as they are.
     """
     low = jax.config.jax_default_matmul_precision == MATMUL["bf16"]  # type: ignore[attr-defined]
     return W.astype(jnp.bfloat16) if low else None

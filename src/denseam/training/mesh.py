@@ -16,7 +16,8 @@ one sum over the batch   of the gradients, the loss with them                   
 Norms of features need none: every device has all features of its samples.
 
 The two products of the gradient are stacked, so that they are summed once (`joined='stacked'`), also where
-there are T steps of recall. Each of these needs the first rows once more, and of WᵀA on the way back too.
+there are T steps of recall. Each of these needs the first rows again, and that of WᵀA in the backward pass
+too.
 """
 
 from __future__ import annotations

@@ -369,7 +369,7 @@ _ONES: Any = Parameters(1.0, 1.0, 1.0)  # type: ignore[arg-type]
 
 
 def effective_learning_rates(optimizer: Optimizer, step: int = 0) -> dict[str, float]:
-    """Measure the learning rates that are really applied at a step.
+    """Measure the learning rates that are actually applied in a step.
 
     The optimizer is run on a constant gradient beside a copy of itself with rates 1 and no schedule;
     the ratio of their updates is the effect of the learning rates, the schedule and the wrapping.
@@ -386,10 +386,10 @@ def effective_learning_rates(optimizer: Optimizer, step: int = 0) -> dict[str, f
 
 
 def effective_decays(optimizer: Optimizer, step: int = 0) -> dict[str, float]:
-    """Measure the share of each parameter that is really taken away at a step: η_W λ_W for W.
+    """Measure the share by which decay shrinks each parameter in a step: η_W λ_W for W.
 
-    The optimizer is run on parameters of one without a gradient, so that decay alone changes them. One over
-    the share at the peak rate is the time of the decay, in steps.
+    The optimizer is run on parameters equal to one, with zero gradients, so that only decay changes them. The
+    inverse of the share at the peak rate is the decay time, in steps.
     """
     _measurable(optimizer, step)
     updates = _update_at(optimizer, step, gradient=0.0)

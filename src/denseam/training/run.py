@@ -132,7 +132,7 @@ def train(
     model
         From `DenseAM.create`.
     data
-        Samples × features, of order 1; a `DataWarning` is given if their scale is another.
+        Samples × features, of order 1; otherwise a `DataWarning` is given.
     optimizer
         From `sgd`, `adam`, `adamw`, `lion`, `sign`, `muon` or `scaled`.
     epochs
@@ -144,7 +144,7 @@ def train(
     seed
         Determines batches and noise; all learning rates of one seed see the same ones.
     state
-        The optimizer's state to go on from, as an earlier `Run` has it; by default a new one.
+        The optimizer's state to continue from, as in an earlier `Run`; by default a new one.
     progress
         Receives events; a function is called after every epoch with its number, from 1, and its mean MSE.
     """

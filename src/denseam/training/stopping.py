@@ -1,7 +1,7 @@
 """A request to stop: by a signal, by the caller, or by another process that trains along.
 
-After the first SIGINT or SIGTERM, work that looks at the request saves what it has; all else ends at once.
-A second one ends the process.
+After the first SIGINT or SIGTERM, work that checks for the request saves its state; everything else ends
+immediately. A second one ends the process.
 """
 
 from __future__ import annotations
@@ -115,5 +115,5 @@ def _watch(end: int, stop: Stop) -> None:
             first = first or time.monotonic()
             if time.monotonic() - first > ONE_REQUEST:
                 with contextlib.suppress(OSError):
-                    os.write(sys.stderr.fileno(), b"denseam: stopped at once\n")
+                    os.write(sys.stderr.fileno(), b"denseam: stopped immediately\n")
                 os._exit(128 + number)

@@ -5,7 +5,7 @@ A model with T steps of size d takes a state through
     x_{t+1} = x_t + d (f(x_t) − x_t),  t = 0 … T − 1,
 
 and is trained on L = ‖x_T − Y‖² / (2B). The adjoint λ_t = B ∂L/∂x_t starts as λ_T = x_T − Y and runs back
-through the same products as in one step (`denseam.training.gradient`), with μ_t in the place of R:
+through the same products as in one step (`denseam.training.gradient`), with μ_t instead of R:
 
     μ_t = d λ_{t+1},  A_t = C J_t C (W μ_t),  λ_t = (1 − d) λ_{t+1} + s1 s2 g′(x_t) [n ⊙ (Wᵀ A_t)],
 
@@ -55,7 +55,7 @@ def _unrolled(T: int, joined: Joined) -> bool:
 
 
 class Sums(NamedTuple):
-    """What the way back adds up: S μᵀ + s1 A Gᵀ, A1 and μ1."""
+    """What the backward pass accumulates: S μᵀ + s1 A Gᵀ, A1 and μ1."""
 
     W: Float[Array, "K N"]
     b: Float[Array, " K"]
@@ -72,7 +72,7 @@ def loss(model: DenseAM, batch: Starts) -> Float[Array, ""]:
 def gradient(
     model: DenseAM, batch: Starts, *, joined: Joined = True, recompute: bool = False
 ) -> tuple[Float[Array, ""], Parameters]:
-    """Return L and its gradient; with `recompute`, no pre-activations are kept for the way back."""
+    """Return L and its gradient; with `recompute`, no pre-activations are kept for the backward pass."""
     batch = burnt_in(model, batch)
     assert model.steps is not None
     kept, states = _forward(model, batch, keep=not recompute, unroll=_unrolled(model.steps.T, joined))

@@ -30,7 +30,7 @@ FEWEST_SIZES = 3
 
 @dataclasses.dataclass(frozen=True)
 class Goal:
-    """The model to be trained in the end.
+    """The large model to be trained.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class Goal:
     given
         Whether these sizes were given; all of them are then trained with all seeds.
     tune_epochs
-        The epochs of the small models, if they are trained shorter than the target.
+        The epochs of the small models, if they are trained for fewer epochs than the target.
     """
 
     study: Study
@@ -151,9 +151,9 @@ def target_study(
     target
         The sizes of the target (`features`, `memories`, `samples`, `batch` for N, K, P and B; or the ratios
         `kappa`, `rho`, `beta`), and all other arguments of a study: `epochs`, `noise`, `centred`,
-        `parameterization`, `preparation`, …. What grows is needed, N and P unless the data have them. Of the
-        other sizes, N defaults to that of the data, K to 2N, P to all samples, B to N/2 (a tenth of five
-        samples for each feature).
+        `parameterization`, `preparation`, …. The size that grows is required, except N and P if the
+        data determine them. Of the other sizes, N defaults to that of the data, K to 2N, P to all samples,
+        and B to N/2 (a tenth of five samples for each feature).
     """
     document = {key: value for key, value in target.items() if value is not None}
     sizes = TargetSizes(**{key: document.pop(key) for key in parameters(TargetSizes) if key in document})

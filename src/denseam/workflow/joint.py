@@ -137,7 +137,7 @@ class Descent:
         return centre, fit(t[near], y[near])
 
     def descend(self, most: int) -> Descended:
-        """Try batches around the best point until nothing better is found; about so many points at most."""
+        """Try batches around the best point until nothing better is found, up to about this many points."""
         idle = 0
         while len(self.seen) < most and idle < PATIENCE:
             before = self.seen[self.best]

@@ -101,7 +101,7 @@ class Memorized:
 
 
 def memorize(data: str, out: str | os.PathLike[str] | None = None, **options: Any) -> Memorized:
-    """Store the samples of a file as patterns, and try how well they are recalled.
+    """Store the samples of a file as patterns, and test how well they are recalled.
 
     Parameters
     ----------

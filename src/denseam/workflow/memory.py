@@ -94,7 +94,7 @@ class Memory:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Memory:
-        """Read a file written by `save`, or that of a folder; a folder of `save_pretrained` will do.
+        """Read a file written by `save`, or a folder with one; folders of `save_pretrained` work too.
 
         A bare model has no encoder, so its samples must be prepared.
         """
@@ -444,7 +444,7 @@ class Recalled:
 
     @property
     def hint(self) -> Hint | None:
-        """How the error went along the steps, and what it suggests; None if nothing was added or hidden."""
+        """How the error changed over the steps, and a remedy; None if nothing was added or hidden."""
         return hint(self)
 
     def to_json(self) -> dict[str, Any]:

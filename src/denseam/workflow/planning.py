@@ -240,10 +240,10 @@ def plan_devices(
     optimizer, epochs
         The optimizer and the length of training.
     devices
-        The number of devices; by default one, or those at hand.
+        The number of devices; by default one, or all available ones.
     device
-        A kind of `roofline.DEVICES`, or 'here' to measure the devices at hand, which takes some seconds. They
-        are measured while all of them work, so `devices` must be all of them.
+        A kind of `roofline.DEVICES`, or 'here' to measure the available devices, which takes a few seconds.
+        They are measured while all of them work, so `devices` must be all of them.
     """
     if optimizer not in OPTIMIZERS:
         raise InputError(f"optimizer must be {listed(OPTIMIZERS)}, got {optimizer!r}")

@@ -41,14 +41,14 @@ _TUNING = {
 def training_facts(
     trained: str | os.PathLike[str], tuned: str | os.PathLike[str] | None = None
 ) -> dict[str, str]:
-    """Return what a model card says about a training: data, learning rate, verdict, regret bound, losses.
+    """Return the facts for a model card: data, learning rate, verdict, regret bound, losses.
 
     Parameters
     ----------
     trained
         The folder of `denseam train`.
     tuned
-        The folder of `denseam tune`; by default the one in which `trained` is, if it is one.
+        The folder of `denseam tune`; by default the folder that contains `trained`, if it is one.
     """
     folder = path_of("trained", trained)
     with named(f"trained {folder}"):

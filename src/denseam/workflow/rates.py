@@ -1,4 +1,4 @@
-"""Measurements on the devices at hand: the rates that `denseam.workflow.roofline` needs, and training steps.
+"""Measure the available devices: the rates that `denseam.workflow.roofline` needs, and training steps.
 
 The rates of a device are measured while all devices work, since virtual devices share their cores.
 """
@@ -36,7 +36,7 @@ _ALL = "all"
 
 
 def rates_here() -> Device:
-    """Measure the devices at hand, which takes some seconds."""
+    """Measure the available devices, which takes a few seconds."""
     devices = jax.devices()
     n, platform = len(devices), platform_of(devices[0])
     mesh = Mesh(np.array(devices), (_ALL,), axis_types=(AxisType.Auto,))

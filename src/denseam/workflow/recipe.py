@@ -132,8 +132,8 @@ def write_result(folder: str | os.PathLike[str], result: Mapping[str, Any], reci
 def read_recipe(folder: str | os.PathLike[str], data: str | None = None, *, accept: bool = False) -> Recipe:
     """Read the recipe of a search from its folder.
 
-    `data` gives the samples a new place; their content must be the same. A value that was not recommended is
-    refused unless it is accepted.
+    `data` is a new path of the samples; their content must be the same. A value that was not recommended is
+    refused unless `accept` is true.
     """
     path = path_of("folder", folder) / FILE
     try:

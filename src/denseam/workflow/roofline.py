@@ -12,7 +12,7 @@ activations (K × B)    Z, σ, S, W R, A, each written once and read once or twi
 =====================  ==============================================================================
 
 The rates of a kind of device were measured if one was available (`docs/benchmarks`), or else are its maker's.
-`denseam.workflow.rates` measures the devices at hand.
+`denseam.workflow.rates` measures the available devices.
 """
 
 from __future__ import annotations

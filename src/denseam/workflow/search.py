@@ -410,7 +410,7 @@ class Search:
         return total
 
     def _promise(self, purchase: Mapping[int, Sweep]) -> float:
-        """Return the risk that a purchase should lead to, if the optimum goes on as it did."""
+        """Return the risk that a purchase should lead to, if the optimum keeps moving as before."""
         now = self.swept()
         scale = max(purchase)
         doublings, x = now.doublings, now.x
@@ -477,7 +477,7 @@ class Search:
         ]
 
     def verdict(self) -> Verdict:
-        """Return the verdict on the sizes alone: whether the optimum of the smallest one stays put."""
+        """Return the verdict on the sizes alone: whether the optimum of the smallest one stays the same."""
         rows = self.common_runs()
         if len({r["eta0"] for r in rows}) < FEWEST:  # the optimum has left the grid of the smallest size
             grid = sorted({k for sweep in self.measured.values() for k in sweep.grid})

@@ -179,7 +179,7 @@ def train_target(
     progress
         Receives the progress, and a warning when the loss leaves the predicted range.
     stop
-        When set, training ends as by Ctrl-C: the state is saved, and `KeyboardInterrupt` is raised.
+        When set, training ends as with Ctrl-C: the state is saved, and `KeyboardInterrupt` is raised.
     device
         The device; by default the first one.
     mesh

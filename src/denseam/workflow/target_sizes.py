@@ -41,7 +41,12 @@ class TargetSizes:
         Part.GROWTH, Kind.WHOLE, "N of the target.", None, low=1, default_text="that of the data"
     )
     memories: int | None = parameter(
-        Part.GROWTH, Kind.WHOLE, "K of the target; alone, only memories grow.", None, low=1, default_text="κN"
+        Part.GROWTH,
+        Kind.WHOLE,
+        "K of the target; given alone, only memories grow.",
+        None,
+        low=1,
+        default_text="κN",
     )
     samples: int | None = parameter(
         Part.GROWTH, Kind.WHOLE, "P of the target.", None, low=1, default_text="all; 5N if they are generated"

@@ -50,7 +50,7 @@ MOVES, LONGEST = 3, 12
 
 
 def extra_runs(axes: int, seeds: int) -> Extra:
-    """Return the runs at each size that tuning so many axes needs besides those of η0."""
+    """Return the runs at each size that tuning this many axes needs besides those of η0."""
     return Extra(2 * WIDE * (axes - 1) * seeds, 2 * NARROW * (axes - 1))
 
 

@@ -3,7 +3,7 @@
 A value is recommended if the forecast's bound on its cost at the target is within the tolerance. Two words
 say how it got there: TRANSFERS if the optimum of the largest size could be used as it is, DRIFTS if the
 forecast had to correct for a drift. The verdict on the sizes alone answers another question, whether the
-optimum of the smallest one stays put.
+optimum of the smallest one stays the same.
 """
 
 from __future__ import annotations
@@ -262,9 +262,9 @@ def tune(
     tolerance
         The maximum cost of the recommended value at the target, relative to the best value there.
     by
-        The loss that this is about: 'training' or 'heldout'.
+        The loss to minimise: 'training' or 'heldout'.
     probe
-        Whether the target may be trained shortly: a few values, one seed, a fifth of the epochs. It helps
+        Whether to allow short trainings of the target: few values, one seed, a fifth of the epochs. It helps
         under SGD, whose optimum lies at the edge of stability; under Adam it says nothing.
     trials
         The maximum number of points to try at the smallest size if several axes are tuned.

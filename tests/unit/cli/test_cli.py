@@ -616,7 +616,7 @@ def test_figure_run_draws_judges_and_reuses(tmp_path, inside):
         ("run linear-sdg", "did you mean 'linear-sgd'?"),
         ("run linear-sgd --size huge", "size must be 'laptop' or 'paper'"),
         ("run linear-sgd --reading cold", "reading must be 'frozen', 'trained', 'normal' or 'all', got cold"),
-        ("run linear-sgd --part 3/2", "part must be such as 3/8, got '3/2'"),
+        ("run linear-sgd --part 3/2", "part must be like 3/8, got '3/2'"),
         ("run linear-sgd --part 1/2", "part: a part of the runs is no figure; add --train-only"),
         ("missing linear-sgd --seeds 0", "seeds must be at least 1, got 0"),
         ("run", "Missing argument"),

@@ -153,5 +153,5 @@ def test_a_second_signal_ends_the_process_at_once():
     began = time.monotonic()
     child.send_signal(signal.SIGTERM)
     _, said = child.communicate(timeout=10)
-    assert (child.returncode, said) == (143, "denseam: stopped at once\n")
+    assert (child.returncode, said) == (143, "denseam: stopped immediately\n")
     assert time.monotonic() - began < 2

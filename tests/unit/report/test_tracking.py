@@ -115,7 +115,7 @@ def test_training_goes_on_without_a_tracker_that_fails():
         swept(told, closes=2)
     (warning,) = caught
     cause = "ConnectionError: the server is gone"  # in one line
-    assert str(warning.message) == f"log: recorded failed, and training goes on without it ({cause})"
+    assert str(warning.message) == f"log: recorded failed; training continues without it ({cause})"
     assert len(told.runs) == 1
 
 
@@ -127,7 +127,7 @@ def test_the_program_says_so_in_one_line(tmp_path, monkeypatch, capsys):
     printed = capsys.readouterr()
     assert json.loads(printed.out)["runs"] == len(dam.Store(tmp_path).read()) == 2
     assert printed.err == (
-        "warning: log: recorded failed, and training goes on without it (ConnectionError: the server is gone)\n"
+        "warning: log: recorded failed; training continues without it (ConnectionError: the server is gone)\n"
     )
 
 

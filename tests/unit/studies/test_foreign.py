@@ -371,7 +371,7 @@ BAD = {
     "an infinite value": (GOOD.replace("0.2", "inf"), ["lr must be numbers above 0"]),
     "losses of text": (GOOD.replace(",1\n", ",good\n"), ["loss must be numbers, got 'good' in row 1"]),
     "a negative loss": (GOOD.replace(",1\n", ",-1\n"), ["loss must be above 0", "got -1 in row 1"]),
-    "a seed that is missing": (GOOD.replace("0.1,0,", "0.1,,"), ["seed must be there in every row, got none in row 1"]),
+    "a seed that is missing": (GOOD.replace("0.1,0,", "0.1,,"), ["seed must be present in every row, got none in row 1"]),
     "all problems together": (GOOD.replace("\n8,", "\nsmall,").replace("0.2", "-0.2").replace(",1\n", ",good\n"), ["width", "lr", "loss"]),
     "one run twice": (GOOD + "8,0.1,0,2\n", ["rows 1 and 9 are one run (width = 8, lr = 0.1, seed = 0)", "keep one"]),
     "no seed but several": (GOOD.replace("seed", "what"), ["rows 1 and 2 are one run (width = 8, lr = 0.1); they differ in 'what'"]),
@@ -381,7 +381,7 @@ BAD = {
     ),
     "no rows": ("width,lr,seed,loss\n", ["is empty"]),
     "nothing": ("", ["is empty"]),
-    "a short row": (GOOD + "8,0.3\n", ["row 9 has 2 values, the head has 4"]),
+    "a short row": (GOOD + "8,0.3\n", ["row 9 has 2 values, the header has 4"]),
     "a column twice": (GOOD.replace("seed", "lr"), ["must have different columns, got 'lr' more than once"]),
     "a state that says neither": (GOOD.replace("seed", "state").replace(",1,1", ",crashed,1"), ["state must be true or false", "'crashed'", "--diverged"]),
 }  # fmt: skip

@@ -83,10 +83,10 @@ def find_exponents(
     Parameters
     ----------
     activation
-        A name or any Lagrangian; what its family is called does not matter.
+        A name or any Lagrangian; the name of its family does not matter.
     optimizer, options
-        As in `check`; `parameterization` is the rule to begin with, by default 'standard'; `seeds` (12) are
-        those by which exponents are measured.
+        As in `check`; `parameterization` is the rule to start from, by default 'standard'; `seeds` (12) is
+        the number of seeds to measure exponents with.
     verify
         Whether to sweep learning rates with the proposal and judge the transfer.
     out

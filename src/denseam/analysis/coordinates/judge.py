@@ -67,7 +67,7 @@ class Check(Drawn):
         return sentences.check_reason(self)
 
     def failing(self) -> list[Slope]:
-        """Return the judged slopes that are wrong, the earliest step first and in it the worst."""
+        """Return the judged slopes that are wrong: the earliest step first, and within a step the worst."""
         return _failing(self.slopes)
 
     def to_json(self) -> dict[str, Any]:

@@ -71,7 +71,7 @@ class Softmax(Lagrangian):
 
 @register
 class Ghostmax(Lagrangian):
-    """Softmax with one more state, of h = 0: Φ(h) = log(1 + Σ_k exp h_k), σ_k = exp h_k / (1 + Σ_j exp h_j).
+    """Softmax with a further state, h = 0: Φ(h) = log(1 + Σ_k exp h_k), σ_k = exp h_k / (1 + Σ_j exp h_j).
 
     Where all h are far below 0, no memory answers.
     """
