@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import denseam
+from denseam.paper.catalog import find
 from tests import ROOT
 from tests.program import PROGRAM, refused, run
 from tests.table import EXPECTED
@@ -509,7 +510,8 @@ SMALL_SEARCH = (
 )
 
 
-def test_find_writes_a_rule_that_a_sweep_takes(tmp_path, inside):
+def test_find_writes_a_rule_that_a_sweep_takes(tmp_path, inside, coarsely, monkeypatch):
+    monkeypatch.setattr("denseam.analysis.coordinates.activity.MEMORIES", (64, 256, 1024))
     found = inside(*SMALL_SEARCH, "--out", tmp_path / "found", "--json")
     assert found.returncode == 0, found.stderr
     document = json.loads(found.stdout)
@@ -582,14 +584,16 @@ def test_figure_list_has_every_label(inside):
     assert all(row["name"] in text for row in rows)
 
 
-def test_figure_list_says_how_claims_are_judged_from_runs(inside):
+def test_figure_list_says_how_claims_are_judged_from_runs(inside, monkeypatch):
+    few = find(["sgd-transfer", "linear-sgd"])
+    monkeypatch.setattr("denseam.paper.catalog.catalog", lambda: few)
     gallery = ROOT / "docs" / "gallery"
     rows = json.loads(inside("figure", "list", "--out", gallery, "--json").stdout)["figures"]
     transfer = next(row for row in rows if row["name"] == "sgd-transfer")
     assert transfer["claims"][1]["readings"]["trained"]["outcome"] == "reproduced"
 
 
-def test_figure_run_draws_judges_and_reuses(tmp_path, inside):
+def test_figure_run_draws_judges_and_reuses(tmp_path, inside, coarsely):
     arguments = ("figure", "run", "relu-sgd-dynamics", "--size", "tiny", "--out", tmp_path, "--json")
     readings = ("frozen", "trained", "normal")
     found = inside(*arguments)

@@ -45,14 +45,16 @@ CASES |= {"softmax-beta-3": dam.softmax(3.0), "soft": Soft(), "blend": Blend()}
 #: Those whose models are compared with the reference in `test_energies`: their contracts of models are slow.
 COMPARED = {type(lagrangian) for lagrangian, _ in FURTHER.values()}
 OF_MODELS = 10
-THROUGH_STEPS = ("relu", "softmax", "blend")
+#: Others between or beside which are of the same kind.
+ALIKE = {"relu^2", "relu^2.7", "relu^3", "tanh-gain-half"}
+THROUGH_STEPS = ("relu", "blend")
 
 
 def contracts():
     """All contracts. A model knows an activation by Φ, σ and J alone, so many of those of models are slow.
 
-    One of each kind of activation has them in `make test`; the longest, through steps of recall, for three of them, centred
-    or not in turn.
+    One of each kind of activation has them in `make test`; the longest, through steps of recall, for two of them, centred
+    or not in turn; `test_trajectory` compares others with the reference. Of the powers of ReLU two are enough.
     """
     seen = set(COMPARED)
     for n, (name, lagrangian) in enumerate(CASES.items()):
@@ -62,6 +64,7 @@ def contracts():
             of_models = i >= len(checks) - OF_MODELS
             steps = check.__name__ == "written_gradient_is_the_derivative_through_steps"
             slow = (known and of_models) or (steps and (name not in THROUGH_STEPS or (n + i) % 2 == 0))
+            slow |= name in ALIKE
             yield pytest.param(
                 check, id=f"{name}-{check.__name__}-{i}", marks=pytest.mark.slow if slow else ()
             )
