@@ -25,17 +25,17 @@ def by_sgd_alone(figure):
 
 
 def trained_kinds(figure):
-    """What a figure trains: activations, optimizers and data."""
-    keys = ("activation", "optimizer", "data", "shrink", "bias_init")
+    """What a figure trains; with every activation and optimizer the engine is tested."""
+    keys = ("data", "shrink", "bias_init")
     return {(key, setting.get(key)) for key in keys for setting in figure.settings}
 
 
 def kinds(figure):
-    """What a figure is made of: kinds of panels, claims and measurements, regimes and probes."""
+    """What a figure is made of: kinds of panels, claims and measurements, and regimes."""
     tests = [test for claim in figure.claims for _, test in claim.tests]
     tests += itertools.chain.from_iterable(getattr(test, "tests", ()) for test in tests)
     parts = {type(part).__name__ for part in (*figure.panels, *tests, *figure.measurements)}
-    return parts | {(key, setting.get(key)) for key in ("regime", "probes") for setting in figure.settings}
+    return parts | {setting.get("regime") for setting in figure.settings}
 
 
 SGD_ALONE = [figure.name for figure in catalog() if by_sgd_alone(figure)]

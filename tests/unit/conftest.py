@@ -131,7 +131,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture
 def coarsely(monkeypatch):
-    """Pictures of a sixteenth of the pixels, whose panels are not fitted to their labels: `make docs` does that."""
+    """Pictures of a sixteenth of the pixels, without small ticks, whose panels are not fitted: `make docs` does all that."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -140,6 +140,8 @@ def coarsely(monkeypatch):
     def save(figure, file, **options):
         figure.set_layout_engine("none")
         figure.set_dpi(50)
+        for axes in figure.axes:
+            axes.minorticks_off()
         if options["format"] == "png":
             FigureCanvasAgg(figure).print_png(file)
         else:

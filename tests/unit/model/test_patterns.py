@@ -14,6 +14,7 @@ from denseam.ground.errors import InputError
 from denseam.model import lagrangians, patterns, pieces
 from denseam.model.dense_am import DenseAM
 from tests import reference
+from tests.sampled import sampled
 
 RNG = np.random.default_rng(5)
 #: Of different sizes and around another mean, so that nothing cancels.
@@ -84,7 +85,7 @@ def test_cues_of_an_absurd_size_recall_the_pattern_that_answers_most(cues, size)
 
 
 @given(
-    shape=st.sampled_from([(1, 2), (2, 2), (9, 5), (40, 12)]),
+    shape=st.sampled_from([(1, 2), (2, 2), (40, 12)]),
     size=st.floats(1e-2, 1e2),
     offset=st.floats(-3, 3),
     seed=st.integers(0, 99),
@@ -183,7 +184,7 @@ def test_every_pattern_sees_itself_with_one_and_comes_back_with_its_size(power):
     assert slope <= patterns.SLOPE
 
 
-@pytest.mark.parametrize("power", [2, 3])
+@pytest.mark.parametrize("power", sampled([2, 3], [2]))
 def test_relu_recalls_a_quarter_of_its_capacity_and_not_ten_times_it(power):
     N = 48
     most = patterns.capacity(N, power)
