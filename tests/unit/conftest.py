@@ -34,9 +34,10 @@ os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
 
 #: The files that take longest, in this order, so that none of them is begun last; the others come after them.
 LONGEST_FIRST = (
-    "gallery", "engine", "coordinates", "workflow", "training", "lagrangians", "probes", "dense_am", "compatibility", "cli", "figures",
-    "theory", "trajectory", "energies", "tuning", "patterns", "optimized", "recorded", "public", "memory", "store", "sklearn", "readers",
-    "boundary", "target", "finder", "calibration", "report",
+    "cli", "engine", "patterns", "coordinates", "training", "gallery", "workflow", "lagrangians", "dense_am", "energies",
+    "trajectory", "memory", "tuning", "memorizing", "optimized", "recorded", "schedules", "stacked", "theory", "probes", "target",
+    "features", "likeness", "compatibility", "sklearn", "cache", "trees", "store", "calibration", "figures", "public", "report",
+    "readers", "executors", "stopping", "together", "boundary",
 )  # fmt: skip
 
 

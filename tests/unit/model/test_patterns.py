@@ -125,7 +125,7 @@ def test_nothing_is_promised_for_a_beta_that_is_too_small():
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_noise_and_halves_are_recalled_and_no_step_raises_the_energy(dtype):
-    X = np.random.default_rng(2).standard_normal((500, 64)).astype(dtype)
+    X = np.random.default_rng(2).standard_normal((200, 64)).astype(dtype)
     model = DenseAM.from_patterns(X)
     assert model.W.dtype == dtype
     noisy = model.recall(X + dtype(0.4) * RNG.standard_normal(X.shape).astype(dtype))
@@ -141,7 +141,7 @@ def test_noise_and_halves_are_recalled_and_no_step_raises_the_energy(dtype):
 
 
 def test_the_closest_patterns_are_named_and_a_sample_of_them_is_said():
-    X = signs(50, 32)
+    X = signs(60, 32)
     X[31] = X[7]
     X[31, 4] *= -1
     space = patterns.store(jnp.asarray(X)).spacing
