@@ -111,7 +111,7 @@ FURTHER = [
     ("relu", "adamw", "proportional"),
     ("relu", "sign", "memories-only"),
 ]
-#: Every regime with both families, and an optimizer of each normalisation.
+#: Both regimes, both families, and SGD, Adam and Muon.
 FEW = [PRESCRIBED[1], PRESCRIBED[2], PRESCRIBED[5], FURTHER[0]]
 
 
