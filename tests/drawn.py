@@ -25,26 +25,26 @@ def by_sgd_alone(figure):
 
 
 def trained_kinds(figure):
-    """What a figure trains: activations, optimizers and data."""
-    keys = ("activation", "optimizer", "data", "shrink", "bias_init")
+    """What a figure trains; with every activation and optimizer the engine is tested."""
+    keys = ("data", "shrink", "bias_init")
     return {(key, setting.get(key)) for key in keys for setting in figure.settings}
 
 
 def kinds(figure):
-    """What a figure is made of: kinds of panels, claims and measurements, what it trains, regimes and probes."""
+    """What a figure is made of: kinds of panels, claims and measurements, and regimes."""
     tests = [test for claim in figure.claims for _, test in claim.tests]
     tests += itertools.chain.from_iterable(getattr(test, "tests", ()) for test in tests)
     parts = {type(part).__name__ for part in (*figure.panels, *tests, *figure.measurements)}
-    parts |= {(key, setting.get(key)) for key in ("regime", "probes") for setting in figure.settings}
-    return parts | trained_kinds(figure)
+    return parts | {setting.get("regime") for setting in figure.settings}
 
 
 SGD_ALONE = [figure.name for figure in catalog() if by_sgd_alone(figure)]
 OTHERS = [figure.name for figure in catalog() if not by_sgd_alone(figure)]
 #: Figures that train something of every kind, and few programs; the training of the others is slow.
 TRAINED_FEW = [f.name for f in covering(catalog(), trained_kinds, lambda figure: 1 + len(figure.settings))]
-#: Figures with something of every kind, besides those; with made-up runs, but with measurements of their own.
-DRAWN = [figure.name for figure in covering(catalog(), kinds) if figure.name not in TRAINED_FEW]
+#: Figures with something of every kind that those have not; with made-up runs, but with measurements of their own.
+_SEEN = set().union(*(kinds(figure) for figure in catalog() if figure.name in TRAINED_FEW))
+DRAWN = [figure.name for figure in covering(catalog(), lambda figure: kinds(figure) - _SEEN)]
 
 
 def figures(names):

@@ -28,6 +28,12 @@ def product(*factors):
     return sampled(rows, covering(rows))
 
 
+def diagonal(*factors):
+    """Parameters of the product of factors; those are slow whose values all occur in others."""
+    rows = list(itertools.product(*factors))
+    return sampled(rows, covering(rows, enumerate))
+
+
 def sampled(rows, few):
     """Parameters of which all but a few are slow."""
     return [

@@ -34,9 +34,10 @@ os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
 
 #: The files that take longest, in this order, so that none of them is begun last; the others come after them.
 LONGEST_FIRST = (
-    "gallery", "engine", "coordinates", "workflow", "training", "lagrangians", "probes", "dense_am", "compatibility", "cli", "figures",
-    "theory", "trajectory", "energies", "tuning", "patterns", "optimized", "recorded", "public", "memory", "store", "sklearn", "readers",
-    "boundary", "target", "finder", "calibration", "report",
+    "cli", "engine", "patterns", "coordinates", "training", "gallery", "workflow", "lagrangians", "dense_am", "energies",
+    "trajectory", "memory", "tuning", "memorizing", "optimized", "recorded", "schedules", "stacked", "theory", "probes", "target",
+    "features", "likeness", "compatibility", "sklearn", "cache", "trees", "store", "calibration", "figures", "public", "report",
+    "readers", "executors", "stopping", "together", "boundary",
 )  # fmt: skip
 
 
@@ -131,7 +132,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture
 def coarsely(monkeypatch):
-    """Pictures of a sixteenth of the pixels, whose panels are not fitted to their labels: `make docs` does that."""
+    """Pictures of a sixteenth of the pixels, without small ticks, whose panels are not fitted: `make docs` does all that."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -140,6 +141,8 @@ def coarsely(monkeypatch):
     def save(figure, file, **options):
         figure.set_layout_engine("none")
         figure.set_dpi(50)
+        for axes in figure.axes:
+            axes.minorticks_off()
         if options["format"] == "png":
             FigureCanvasAgg(figure).print_png(file)
         else:

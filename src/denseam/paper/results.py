@@ -33,7 +33,7 @@ class Results:
         self._by_key = rows
         self._records = functools.cache(self._read)
         self._verdicts = functools.cache(self._judge)
-        self._missing = functools.cache(self._count_missing)
+        self._needed = functools.cache(self._keys_of_needed)
 
     @property
     def all_rows(self) -> Mapping[str, Row]:
@@ -46,7 +46,7 @@ class Results:
 
     def missing(self, setting: Setting) -> int:
         """Return how many of the runs that a verdict needs are missing."""
-        return self._missing(setting.unlabelled)
+        return sum(key not in self._by_key for key in self._needed(setting.unlabelled))
 
     def verdict(self, setting: Setting, epoch: int | None = None, base: int | None = None) -> Verdict:
         """Return the verdict on a setting's learning rate, at the end or at an epoch, from a scale on."""
@@ -105,7 +105,7 @@ class Results:
 
     def _read(self, setting: Setting) -> Records:
         """Return the runs that a verdict needs, and further seeds of which no run is missing."""
-        needed = {spec.key for spec in setting.runs(self.size, self.reading)}
+        needed = self._needed(setting)
         kept: list[Row] = []
         for _, specs in itertools.groupby(
             setting.whole_study(self.size, self.reading).runs(), key=lambda spec: (spec.scale, spec.seed)
@@ -115,8 +115,8 @@ class Results:
                 kept += [self._by_key[key] for key in keys if key in self._by_key]
         return by_loss(Records(kept), setting.by)
 
-    def _count_missing(self, setting: Setting) -> int:
-        return sum(spec.key not in self._by_key for spec in setting.runs(self.size, self.reading))
+    def _keys_of_needed(self, setting: Setting) -> frozenset[str]:
+        return frozenset(spec.key for spec in setting.runs(self.size, self.reading))
 
     def _judge(self, setting: Setting, epoch: int | None, base: int | None) -> Verdict:
         rows = self.rows(setting)

@@ -111,9 +111,11 @@ FURTHER = [
     ("relu", "adamw", "proportional"),
     ("relu", "sign", "memories-only"),
 ]
+#: Both regimes, both families, and SGD, Adam and Muon.
+FEW = [PRESCRIBED[1], PRESCRIBED[2], PRESCRIBED[5], FURTHER[0]]
 
 
-@pytest.mark.parametrize(("activation", "optimizer", "regime"), [*PRESCRIBED, *sampled(FURTHER, FURTHER[:1])])
+@pytest.mark.parametrize(("activation", "optimizer", "regime"), sampled([*PRESCRIBED, *FURTHER], FEW))
 def test_what_is_prescribed_passes(activation, optimizer, regime):
     larger = regime == "proportional" and (activation == "identity" or optimizer not in IN_THE_PAPER)
     scales = LARGER if larger else SCALES[regime]
@@ -150,7 +152,11 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("case", WRONG)
+#: Others have the same cause.
+OTHERS = {"Muon with no factor", "uncentred adam"}
+
+
+@pytest.mark.parametrize("case", sampled(WRONG, WRONG.keys() - OTHERS))
 def test_what_is_wrong_fails_with_its_cause(case):
     activation, optimizer, options, cause, remedy = WRONG[case]
     scales = SCALES[options.get("regime", "proportional")]
@@ -169,6 +175,7 @@ def test_what_is_wrong_fails_with_its_cause(case):
         assert found.desiderata["participation"] == "FAIL"
 
 
+@pytest.mark.slow  # the check of an uncentred model, above, fails for this
 def test_the_largest_eigenvalue_grows_without_centring_and_not_with_it():
     def slope(centred, quantity):
         study = checked_study("relu", "sgd", centred=centred, scales=LARGER, seeds=4, updates=1)

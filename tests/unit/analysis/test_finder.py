@@ -22,12 +22,18 @@ from denseam.rules import prescription, standard
 from denseam.rules.table import AS_IN_PROPORTION, FAMILIES, FIXED_MODEL, TABLE
 from denseam.studies.rule_files import write_rule
 from docs.found import OF_STEPS, STARTS, own_lagrangians
-from tests.sampled import sampled
 from tests.table import UNPRESCRIBED
 
 # Every scale is a program to compile.
 SCALES = {"proportional": (16, 32, 128), "memories-only": (128, 512, 2048)}
 SMALL = {"updates": 2, "seeds": 8}
+
+
+@pytest.fixture(autouse=True)
+def _few_memories(monkeypatch):
+    """To measure the family of an activation, which `test_laws` does with as many as users."""
+    monkeypatch.setattr("denseam.analysis.coordinates.activity.MEMORIES", (64, 256, 1024))
+
 
 # --- made-up sizes --------------------------------------------------------------------------------
 
@@ -150,11 +156,9 @@ def test_the_finder_recovers_the_power_of_the_steps(optimizer):
     assert found.check.status == "PASS", str(found.check)
 
 
-#: The others are slow; the records of all of them are tested by tests/unit/test_found.py.
-FEW = [("memories-only", "elementwise", "adam")]
-
-
-@pytest.mark.parametrize(("regime", "family", "optimizer"), sampled(STARTS, FEW))
+#: The program finds a row in `test_cli`, and the records of all of them are tested by tests/unit/test_found.py.
+@pytest.mark.slow
+@pytest.mark.parametrize(("regime", "family", "optimizer"), STARTS)
 def test_the_finder_recovers_the_row_from_wrong_exponents(regime, family, optimizer):
     activation = "softmax" if family == "softmax" else "relu"
     found = dam.find_exponents(

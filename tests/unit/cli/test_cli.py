@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 
 import denseam
+from denseam.paper.catalog import find
 from tests import ROOT
 from tests.program import PROGRAM, refused, run
 from tests.table import EXPECTED
+
+pytestmark = pytest.mark.usefixtures("coarsely")
 
 
 def prescribe(start, regime, activation, optimizer, *more):
@@ -184,7 +187,7 @@ def swept(tmp_path_factory, inside):
     return out, found
 
 
-def test_sweep_reports_in_json_alone_and_resumes(swept):
+def test_sweep_reports_in_json_alone_and_resumes(swept, inside):
     out, found = swept
     document = json.loads(found.stdout)
     assert set(document) == {"schema", "out", "runs", "reused", "diverged", "seconds", "times"}
@@ -192,7 +195,7 @@ def test_sweep_reports_in_json_alone_and_resumes(swept):
     assert document["times"]["training"] > 0 < document["times"]["writing"]
     assert (document["runs"], document["reused"]) == (54, 0)
     assert "54 runs to train" in found.stderr
-    again = run(*SWEEP, out, "--json", "--quiet")
+    again = inside(*SWEEP, out, "--json", "--quiet")
     assert json.loads(again.stdout)["reused"] == 54
     assert again.stderr == ""
 
@@ -440,6 +443,7 @@ def test_doctor_examines(inside):
 def test_bench_measures_and_reports(inside, monkeypatch):
     rivals = {"loop": lambda shape, optimizer: 1e6}  # PyTorch may be installed or not
     monkeypatch.setattr("denseam.cli.bench.rivals", lambda models, gpu: rivals)
+    monkeypatch.setattr("denseam.cli.bench._epochs", lambda *_: 2)
     document = json.loads(
         inside("bench", "--features", "16", "--repeats", "1", "--seconds", "0.01", "--json").stdout
     )
@@ -453,7 +457,7 @@ def test_bench_measures_and_reports(inside, monkeypatch):
 
 
 def test_bench_compares_steps_of_recall_with_one(inside, monkeypatch):
-    monkeypatch.setattr("denseam.cli.bench.MODELS", 1)
+    monkeypatch.setattr("denseam.cli.bench._epochs", lambda *_: 2)
     arguments = ("bench", "--features", "16", "--repeats", "1", "--seconds", "0.01", "--steps")
     document = json.loads(inside(*arguments, "2", "--json").stdout)
     assert [(r["features"], r["optimizer"], r["steps"]) for r in document["rows"]] == [
@@ -505,11 +509,12 @@ def test_check_says_pass_or_fail_by_word_number_and_exit_code(tmp_path, inside):
 
 SMALL_SEARCH = (
     *("find", "--activation", "relu", "--optimizer", "sgd", "--regime", "memories-only", "--quiet"),
-    *("--scales", "128,512,2048", "--seeds", "4", "--updates", "2", "--no-sweep"),
+    *("--features", "8", "--scales", "64,256,1024", "--seeds", "4", "--updates", "2", "--no-sweep"),
 )
 
 
-def test_find_writes_a_rule_that_a_sweep_takes(tmp_path, inside):
+def test_find_writes_a_rule_that_a_sweep_takes(tmp_path, inside, monkeypatch):
+    monkeypatch.setattr("denseam.analysis.coordinates.activity.MEMORIES", (64, 256, 1024))
     found = inside(*SMALL_SEARCH, "--out", tmp_path / "found", "--json")
     assert found.returncode == 0, found.stderr
     document = json.loads(found.stdout)
@@ -582,7 +587,9 @@ def test_figure_list_has_every_label(inside):
     assert all(row["name"] in text for row in rows)
 
 
-def test_figure_list_says_how_claims_are_judged_from_runs(inside):
+def test_figure_list_says_how_claims_are_judged_from_runs(inside, monkeypatch):
+    few = find(["sgd-transfer", "linear-sgd"])
+    monkeypatch.setattr("denseam.paper.catalog.catalog", lambda: few)
     gallery = ROOT / "docs" / "gallery"
     rows = json.loads(inside("figure", "list", "--out", gallery, "--json").stdout)["figures"]
     transfer = next(row for row in rows if row["name"] == "sgd-transfer")

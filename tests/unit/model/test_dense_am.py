@@ -104,7 +104,7 @@ def test_iterating_never_raises_the_energy(name, centred, dtype):
 FLOWS = [(name, True) for name in ACTIVATIONS] + [("relu", False)]
 
 
-@pytest.mark.parametrize(("name", "centred"), sampled(FLOWS, few=[("softmax", True), ("relu", False)]))
+@pytest.mark.parametrize(("name", "centred"), sampled(FLOWS, few=[("softmax", True)]))
 def test_flows_lower_their_energies(name, centred):
     model = make(name, centred, s1=0.4, s2=0.5)
     rng = np.random.default_rng(5)

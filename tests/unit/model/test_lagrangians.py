@@ -45,14 +45,17 @@ CASES |= {"softmax-beta-3": dam.softmax(3.0), "soft": Soft(), "blend": Blend()}
 #: Those whose models are compared with the reference in `test_energies`: their contracts of models are slow.
 COMPARED = {type(lagrangian) for lagrangian, _ in FURTHER.values()}
 OF_MODELS = 10
-THROUGH_STEPS = ("relu", "softmax", "blend")
+#: Others between or beside which are of the same kind.
+ALIKE = {"relu^2", "relu^2.7", "relu^3", "tanh-gain-half"}
+THROUGH_STEPS = ("relu", "blend")
 
 
 def contracts():
     """All contracts. A model knows an activation by Φ, σ and J alone, so many of those of models are slow.
 
-    One of each kind of activation has them in `make test`; the longest, through steps of recall, for three of them, centred
-    or not in turn.
+    One of each kind of activation has them in `make test`, centred or not in turn; the longest, through steps of recall, for
+    two of them; `test_trajectory` compares others with the reference. Of the powers of ReLU two are enough.
+    That J is symmetric follows from two others, and is checked here for the same two.
     """
     seen = set(COMPARED)
     for n, (name, lagrangian) in enumerate(CASES.items()):
@@ -61,7 +64,8 @@ def contracts():
         for i, check in enumerate(checks):
             of_models = i >= len(checks) - OF_MODELS
             steps = check.__name__ == "written_gradient_is_the_derivative_through_steps"
-            slow = (known and of_models) or (steps and (name not in THROUGH_STEPS or (n + i) % 2 == 0))
+            slow = (of_models and (known or (n + i) % 2 == 0)) or (steps and name not in THROUGH_STEPS)
+            slow |= name in ALIKE or (check.__name__ == "jacobian_is_symmetric" and name not in THROUGH_STEPS)
             yield pytest.param(
                 check, id=f"{name}-{check.__name__}-{i}", marks=pytest.mark.slow if slow else ()
             )

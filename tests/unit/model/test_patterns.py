@@ -14,6 +14,7 @@ from denseam.ground.errors import InputError
 from denseam.model import lagrangians, patterns, pieces
 from denseam.model.dense_am import DenseAM
 from tests import reference
+from tests.sampled import sampled
 
 RNG = np.random.default_rng(5)
 #: Of different sizes and around another mean, so that nothing cancels.
@@ -84,7 +85,7 @@ def test_cues_of_an_absurd_size_recall_the_pattern_that_answers_most(cues, size)
 
 
 @given(
-    shape=st.sampled_from([(1, 2), (2, 2), (9, 5), (40, 12)]),
+    shape=st.sampled_from([(1, 2), (2, 2), (40, 12)]),
     size=st.floats(1e-2, 1e2),
     offset=st.floats(-3, 3),
     seed=st.integers(0, 99),
@@ -124,7 +125,7 @@ def test_nothing_is_promised_for_a_beta_that_is_too_small():
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_noise_and_halves_are_recalled_and_no_step_raises_the_energy(dtype):
-    X = np.random.default_rng(2).standard_normal((500, 64)).astype(dtype)
+    X = np.random.default_rng(2).standard_normal((200, 64)).astype(dtype)
     model = DenseAM.from_patterns(X)
     assert model.W.dtype == dtype
     noisy = model.recall(X + dtype(0.4) * RNG.standard_normal(X.shape).astype(dtype))
@@ -140,7 +141,7 @@ def test_noise_and_halves_are_recalled_and_no_step_raises_the_energy(dtype):
 
 
 def test_the_closest_patterns_are_named_and_a_sample_of_them_is_said():
-    X = signs(50, 32)
+    X = signs(60, 32)
     X[31] = X[7]
     X[31, 4] *= -1
     space = patterns.store(jnp.asarray(X)).spacing
@@ -183,7 +184,7 @@ def test_every_pattern_sees_itself_with_one_and_comes_back_with_its_size(power):
     assert slope <= patterns.SLOPE
 
 
-@pytest.mark.parametrize("power", [2, 3])
+@pytest.mark.parametrize("power", sampled([2, 3], [2]))
 def test_relu_recalls_a_quarter_of_its_capacity_and_not_ten_times_it(power):
     N = 48
     most = patterns.capacity(N, power)

@@ -13,6 +13,7 @@ import denseam as dam
 from denseam.analysis.coordinates.expected import Expectation
 from denseam.analysis.coordinates.judge import Conditions, judge
 from denseam.analysis.coordinates.slopes import Measurements, slopes
+from tests.sampled import sampled
 from tests.synthetic import rows, study
 
 
@@ -56,7 +57,9 @@ def test_tables_hold_the_numbers_as_escaped_text(things, name):
     assert set(opened) <= {"p", "strong", "span", "table", "thead", "tbody", "tr", "th", "td"}
 
 
-@pytest.mark.parametrize("name", ["records", "verdict", "drift", "check", "failure"])
+@pytest.mark.parametrize(
+    "name", sampled(["records", "verdict", "drift", "check", "failure"], ["records", "drift", "failure"])
+)
 def test_pictures_are_shown_without_pyplot(things, name, tmp_path):
     figure = things[name][0].plot()
     assert figure._repr_png_().startswith(b"\x89PNG")

@@ -19,7 +19,7 @@ from denseam.training.probes import measure_step, take_step, update_terms
 from denseam.training.quantities import applicable
 from tests import reference
 from tests.models import plain
-from tests.sampled import product
+from tests.sampled import diagonal
 
 SHAPE = dam.Shape(N=6, K=9, P=25, B=5)
 SHARES = {"warmup": 0.2, "cooldown": 0.3}
@@ -42,7 +42,7 @@ def decaying(optimizer, scales, time, steps):
     return {"decay": scales.decay(time, steps)} if "decay" in OPTIMIZERS[optimizer].defaults else {}
 
 
-@pytest.mark.parametrize(("optimizer", "schedule"), product(OPTIMIZERS, SCHEDULES))
+@pytest.mark.parametrize(("optimizer", "schedule"), diagonal(OPTIMIZERS, SCHEDULES))
 def test_fifty_steps_with_a_schedule_and_a_decay_equal_the_reference(optimizer, schedule):
     scales = scales_for(optimizer, eta_b0=0.03, eta_c0=0.01)
     model = dam.DenseAM.create(scales, dam.relu(), seed=1, bias_init="normal", dtype=jnp.float64)
@@ -76,8 +76,7 @@ def printed(text):
     return {int(row[0]): dict(zip(heads[2:], map(float, row[2:]), strict=True)) for row in rows}
 
 
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
-@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize(("optimizer", "schedule"), diagonal(OPTIMIZERS, SCHEDULES))
 def test_what_is_measured_at_every_step_is_what_explain_prints(optimizer, schedule):
     scales = scales_for(optimizer, eta_b0=0.03, eta_c0=0.01)
     table = dam.Timetable(schedule, 12, **SHARES)

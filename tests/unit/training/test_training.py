@@ -18,7 +18,7 @@ from denseam.training.gradient import gradient, loss
 from denseam.training.optimizers import orthogonalised
 from tests import reference
 from tests.models import ACTIVATIONS, plain
-from tests.sampled import covering, pairs, product, sampled
+from tests.sampled import covering, product, sampled
 from tests.table import UNPRESCRIBED
 
 SHAPE = dam.Shape(N=6, K=9, P=25, B=5, E=3)
@@ -78,10 +78,9 @@ OPTIMIZERS = {
 
 
 def kinds(row):
-    """Pairs of values, in which an optimizer counts by its kind: its options meet an activation in the gradient alone."""
+    """Activations, centred or not, and optimizers: these meet in the gradient alone."""
     name, optimizer, centred = row
-    kind = optimizer.partition("-")[0]
-    return pairs((name, kind, centred)) | pairs((optimizer, centred))
+    return {(name, centred), optimizer, (optimizer.partition("-")[0], centred)}
 
 
 ROWS = list(itertools.product(ACTIVATIONS, OPTIMIZERS, (True, False)))

@@ -10,7 +10,6 @@ import denseam as dam
 from denseam.ground.errors import InputError
 from denseam.workflow.memory import Memory
 from denseam.workflow.storing import Storing
-from tests.program import run
 
 RNG = np.random.default_rng(3)
 X = (5 + 2 * RNG.standard_normal((80, 24))).astype(np.float32)
@@ -25,12 +24,12 @@ def here(tmp_path, monkeypatch):
         np.save(f"{name}.npy", array)
 
 
-def test_the_command_stores_and_recall_gives_the_patterns_back():
-    stored = run("memorize", "x.npy", "--noise", 0.5, "--out", "memory")
+def test_the_command_stores_and_recall_gives_the_patterns_back(inside):
+    stored = inside("memorize", "x.npy", "--noise", 0.5, "--out", "memory")
     assert (stored.returncode, stored.stderr) == (0, "")
     assert "80 patterns of 24 features, stored without training" in stored.stdout
     assert "next: denseam recall memory INPUT" in stored.stdout
-    back = run("recall", "memory", "x.npy", "--hide", 0.5, "--out", "filled.npy", "--json")
+    back = inside("recall", "memory", "x.npy", "--hide", 0.5, "--out", "filled.npy", "--json")
     assert (back.returncode, back.stderr) == (0, "")
     np.testing.assert_allclose(np.load("filled.npy"), X, atol=1e-3)
     (level,) = json.loads(back.stdout)["levels"]

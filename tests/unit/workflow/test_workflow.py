@@ -18,10 +18,11 @@ from denseam.studies import dask_executor
 from denseam.studies.shards import run_shard
 from denseam.workflow.planning import Machine, plan
 from denseam.workflow.tuning import tune
-from tests.program import PROGRAM, refused, run
+from tests.program import PROGRAM, refused
 from tests.sampled import sampled
 from tests.synthetic import Landscape, made_up_runs
 
+pytestmark = pytest.mark.usefixtures("coarsely")
 GOAL = ("--features", 64, "--epochs", 6, "--rho", 4, "--beta", 0.25, "--optimizer", "sgd")
 #: So small models are too noisy for the usual one.
 LOOSE = ("--tolerance", 0.5)
@@ -142,7 +143,7 @@ def test_train_takes_a_learning_rate_without_a_tuning(images, tuned, tmp_path, i
 
 
 def test_plan_comes_before_anything(images, inside):
-    found = run("plan", images, "--json")
+    found = inside("plan", images, "--json")
     said = document(found)
     assert [row["features"] for row in said["tuning"]["sizes"]] == [18, 36, 72]
     assert [row["runs"] for row in said["tuning"]["sizes"]] == [38, 5, 5]

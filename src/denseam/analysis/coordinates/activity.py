@@ -87,21 +87,24 @@ class Activity:
 def activity(lagrangian: Lagrangian) -> Activity:
     """Measure how the activation of a Lagrangian follows K and the spread of its input."""
     size, active, share = {}, {}, {}
-    for spread in SPREADS:
-        measured = np.array([[_measure(lagrangian, K, s, spread) for s in range(SEEDS)] for K in MEMORIES])
-        if not np.isfinite(measured).all():
+    measured = np.array([[_measure(lagrangian, K, s) for s in range(SEEDS)] for K in MEMORIES])
+    for spread, here in zip(SPREADS, np.moveaxis(measured, 2, 0), strict=True):
+        if not np.isfinite(here).all():
             raise InputError(f"activation: {lagrangian.name} is not finite for inputs of size {spread:g}")
-        size[spread] = asymptotic("σ", MEMORIES, measured[..., 0])
-        active[spread] = asymptotic("K_eff", MEMORIES, measured[..., 1])
-        share[spread] = float(np.mean(measured[-1, :, 1]) / MEMORIES[-1])
+        size[spread] = asymptotic("σ", MEMORIES, here[..., 0])
+        active[spread] = asymptotic("K_eff", MEMORIES, here[..., 1])
+        share[spread] = float(np.mean(here[-1, :, 1]) / MEMORIES[-1])
     return Activity(size, active, share)
 
 
-def _measure(lagrangian: Lagrangian, K: int, seed: int, spread: float) -> tuple[float, float]:
-    """Return the root mean square of σ and the mean of K_eff over samples."""
-    z = spread * jax.random.normal(jax.random.key(seed), (SAMPLES, K))
-    sigma = lagrangian.activation(z)
-    squares = jnp.sum(sigma**2, axis=-1)
-    return float(jnp.sqrt(jnp.mean(squares) / K)), float(
-        jnp.mean(jnp.sum(jnp.abs(sigma), axis=-1) ** 2 / squares)
-    )
+def _measure(lagrangian: Lagrangian, K: int, seed: int) -> list[tuple[float, float]]:
+    """Return the root mean square of σ and the mean of K_eff over the same samples, at each spread."""
+    drawn = jax.random.normal(jax.random.key(seed), (SAMPLES, K))
+    found = []
+    for spread in SPREADS:
+        sigma = lagrangian.activation(spread * drawn)
+        squares = jnp.sum(sigma**2, axis=-1)
+        size = jnp.sqrt(jnp.mean(squares) / K)
+        active = jnp.mean(jnp.sum(jnp.abs(sigma), axis=-1) ** 2 / squares)
+        found.append((float(size), float(active)))
+    return found
