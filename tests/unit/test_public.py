@@ -18,12 +18,11 @@ def test_every_public_name_is_there():
     assert set(dir(denseam)) == set(denseam.__all__)
 
 
-def test_the_readmes_example_runs_as_printed(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_the_readmes_example_runs_as_printed(tmp_path):
     blocks = re.findall(r"```python\n(.*?)```", README.read_text(), re.S)
     assert blocks
     for block in blocks:
-        exec(compile(block, README, "exec"), {"__name__": "__main__"})  # warnings are errors here, too
+        subprocess.run([sys.executable, "-W", "error", "-c", block], check=True, cwd=tmp_path)
 
 
 def test_importing_loads_no_optional_part():

@@ -430,7 +430,7 @@ def numbers(text):
     return re.findall(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?", text)
 
 
-@pytest.mark.slow  # `test_recorded` judges all claims from the same records, and compares with README
+@pytest.mark.slow  # `test_recorded` judges all claims from the same records, and compares their numbers with README
 def test_gallery_claims(tmp_path, monkeypatch):
     """The curves of the committed records, measured anew; nothing is rendered, which takes most of the time.
 
