@@ -13,7 +13,7 @@ Three phases, each of which can be stopped and resumed (`--seconds` ends a call 
    around it, which show what the tuning cost.
 3. *capacity*: how many patterns of random signs each energy stores (`docs/capacities.py`).
 
-Small models train fastest on CPUs, so several parts can be tuned side by side; the target needs a GPU. What
+Small models train fastest on CPUs, so several parts can be tuned side by side. What
 is complete is then kept in docs/best-energy, and the page is made from that alone.
 """
 
