@@ -381,6 +381,27 @@ def test_a_gpu_prepares_one_chunk_while_another_waits_for_its_programs_or_trains
     assert len(list(train_runs(STUDY, STUDY.runs()))) == len(STUDY.scales) == 2
 
 
+@pytest.mark.parametrize(("room", "most"), [(1.5, 1), (100, 2)])
+def test_models_that_need_more_than_half_of_the_memory_are_trained_one_at_a_time(monkeypatch, room, most):
+    monkeypatch.setattr(engine, "platform_of", lambda device: "gpu")
+    largest = chunks.model_bytes(Program(STUDY, STUDY.shape(24), "gpu", Progress()))
+    monkeypatch.setattr("denseam.studies.engine.programs.memory", lambda platform: room * largest)
+    real, under_way, at_once, meeting = engine.train_chunk, [], [], threading.Barrier(most, timeout=60)
+
+    def spied(program, *others):
+        under_way.append(program)
+        at_once.append(len(under_way))
+        meeting.wait()
+        try:
+            return real(program, *others)
+        finally:
+            under_way.remove(program)
+
+    monkeypatch.setattr(engine, "train_chunk", spied)
+    assert len(outcomes(STUDY)) == 12
+    assert max(at_once) == most
+
+
 def test_a_gpu_trains_several_studies_at_once(monkeypatch):
     """The chunks of two studies of one size meet before either is trained."""
     monkeypatch.setattr(engine, "platform_of", lambda device: "gpu")

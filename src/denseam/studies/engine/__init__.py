@@ -112,9 +112,14 @@ def _train(
             work += [(program, chunk) for chunk in cut(runs, program, crew.parts)]
     work = in_order(work)
     left = collections.Counter(program for program, _ in work)
-    coming = Coming(work, list(dict.fromkeys(crew.devices)), times) if crew.platform == "gpu" else None
+    coming, devices = None, crew.devices
+    if crew.platform == "gpu":
+        each = list(dict.fromkeys(devices))
+        coming = Coming(work, each, times)
+        if any(model_bytes(program) > program.memory for program in left):
+            devices = each  # such a model needs the memory that two would share
     free: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    for device in crew.devices:
+    for device in devices:
         free.put(device)
 
     def train(program: Program, chunk: Chunk) -> tuple[Program, list[Outcome]]:
@@ -133,7 +138,7 @@ def _train(
         finally:
             free.put(device)
 
-    pool = concurrent.futures.ThreadPoolExecutor(threads, thread_name_prefix="denseam")
+    pool = concurrent.futures.ThreadPoolExecutor(len(devices), thread_name_prefix="denseam")
     futures = [pool.submit(train, *item) for item in work]
     interrupted: Interrupted | None = None
     try:
