@@ -8,7 +8,7 @@ import os
 import threading
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
@@ -166,7 +166,7 @@ def run_specs(
     store = out if out is None or isinstance(out, Store) else Store(out)
     present = set() if store is None else _prepare(store, requested)
     keys = {spec.key for _, specs in requested for spec in specs}
-    todo = [(study, [spec for spec in specs if spec.key not in present]) for study, specs in requested]
+    todo = _missing(requested, present)
     rows: list[Row] = []
     set_aside: list[SetAside] = []
     times = Times() if executor is None else None
@@ -214,6 +214,16 @@ def _prepare(store: Store, requested: RunsOfStudies) -> set[str]:
     for study, _ in requested:
         store.write_study(study.id, to_document(study))
     return store.keys()
+
+
+def _missing(requested: RunsOfStudies, present: Collection[str]) -> RunsOfStudies:
+    """Return the runs that do not exist yet, each once, with the first study that asks for it."""
+    seen, missing = set(present), []
+    for study, specs in requested:
+        fresh = {spec.key: spec for spec in specs if spec.key not in seen}
+        seen |= fresh.keys()
+        missing.append((study, list(fresh.values())))
+    return missing
 
 
 def _read_back(store: Store, keys: set[str], set_aside: Sequence[SetAside]) -> Records:

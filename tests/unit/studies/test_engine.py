@@ -1,4 +1,5 @@
 import threading
+import time
 from dataclasses import replace
 from typing import ClassVar
 
@@ -293,6 +294,98 @@ def test_one_model_that_fails_is_too_large_or_the_error_is_shown(monkeypatch):
         outcomes(STUDY)
 
 
+def test_two_models_that_do_not_fit_together_are_trained_one_after_the_other(monkeypatch):
+    """Each fits, but not beside the other chunk that a GPU has at the same time."""
+    monkeypatch.setattr(engine, "platform_of", lambda device: "gpu")
+    real, inside, lock = engine.train_chunk, [], threading.Lock()
+
+    def small_memory(program, chunk, *others):
+        with lock:
+            inside.append(chunk)
+        try:
+            time.sleep(0.02)
+            if len(inside) > 1 or sum(map(len, chunk)) > 1:
+                raise jax.errors.JaxRuntimeError("out of memory")
+            return real(program, chunk, *others)
+        finally:
+            with lock:
+                inside.remove(chunk)
+
+    monkeypatch.setattr(engine, "train_chunk", small_memory)
+    assert len(outcomes(STUDY)) == 12
+
+
+def test_chunks_that_have_ended_are_not_lost_when_another_fails(monkeypatch):
+    """While the first is saved, the third fails, and then the second ends."""
+    monkeypatch.setattr(engine, "platform_of", lambda device: "gpu")
+    first, second, third = (replace(ONE, eta0=(eta0,), seeds=1, name="") for eta0 in (0.01, 0.02, 0.03))
+    todo = [(study, study.runs()) for study in (first, second, third)]
+    real, failed, ended = engine.train_chunk, threading.Event(), threading.Event()
+    saved, reported = [], []
+
+    def train(program, *chunk):
+        if program.study is third:
+            failed.set()
+            raise ValueError("of this chunk alone")
+        if program.study is second:
+            assert failed.wait(60)
+        trained = real(program, *chunk)
+        if program.study is second:
+            ended.set()
+        return trained
+
+    class Heard(Progress):
+        def finished(self, outcomes):
+            reported.extend(outcome.spec.key for outcome in outcomes)
+            assert reported == saved, "reported before it was saved"
+
+    def save():
+        for _, outcomes in train_studies(todo, progress=Heard()):
+            saved.extend(outcome.spec.key for outcome in outcomes)
+            assert ended.wait(60)
+
+    monkeypatch.setattr(engine, "train_chunk", train)
+    with pytest.raises(ValueError, match="of this chunk alone"):
+        save()
+    assert saved == reported == [spec.key for study in (first, second) for spec in study.runs()]
+
+
+def test_nothing_is_compiled_for_a_training_that_was_stopped(monkeypatch):
+    """Else a worker that waits for its program would wait for those of all other shapes, too."""
+    monkeypatch.setattr(engine, "platform_of", lambda device: "gpu")
+    monkeypatch.setattr(ahead, "cores", lambda: 1)
+    stop, compiled = threading.Event(), []
+
+    def stopped_meanwhile(program, chunk):
+        compiled.append(program.shape)
+        stop.set()
+
+    monkeypatch.setattr(ahead, "compile_ahead", stopped_meanwhile)
+    with pytest.raises(Interrupted):
+        list(train_runs(STUDY, STUDY.runs(), stop=stop))
+    assert len(compiled) == 1
+
+
+@pytest.mark.parametrize("folder", [True, False])
+def test_a_run_of_two_studies_is_trained_once(folder, tmp_path):
+    class Count(Progress):
+        trained, expected = 0, 0
+
+        def sweep_begins(self, todo, reused):
+            self.expected = sum(len(specs) for _, specs in todo)
+
+        def finished(self, outcomes):
+            self.trained += len(outcomes)
+
+    count = Count()
+    summary = run_studies(
+        [ONE, replace(ONE, name="again"), replace(ONE, eta0=(0.02, 0.5), name="more")],
+        tmp_path if folder else None,
+        progress=count,
+    )
+    assert count.trained == count.expected == summary.runs == len(summary.records) == 8
+
+
 def test_a_program_is_compiled_once_for_all_workers():
     """`jax.jit` lets the workers that need the same program wait for the one that compiles it."""
     from denseam.studies.engine.programs import _ON_CPU
@@ -384,8 +477,12 @@ def test_a_gpu_prepares_one_chunk_while_another_waits_for_its_programs_or_trains
 @pytest.mark.parametrize(("room", "most"), [(1.5, 1), (100, 2)])
 def test_models_that_need_more_than_half_of_the_memory_are_trained_one_at_a_time(monkeypatch, room, most):
     monkeypatch.setattr(engine, "platform_of", lambda device: "gpu")
-    largest = chunks.model_bytes(Program(STUDY, STUDY.shape(24), "gpu", Progress()))
-    monkeypatch.setattr("denseam.studies.engine.programs.memory", lambda platform: room * largest)
+    study = replace(STUDY, scales=(24,), name="")
+    one = chunks.model_bytes(Program(study, study.shape(24), "gpu", Progress()))
+    monkeypatch.setattr("denseam.studies.engine.programs.memory", lambda platform: room * one)
+    monkeypatch.setattr(chunks, "evenly", lambda group, count: [[spec] for spec in group])
+    monkeypatch.setattr(chunks, "FULL", 1)
+    monkeypatch.setattr(chunks, "CHUNK_SECONDS", 0.0)
     real, under_way, at_once, meeting = engine.train_chunk, [], [], threading.Barrier(most, timeout=60)
 
     def spied(program, *others):
@@ -398,7 +495,7 @@ def test_models_that_need_more_than_half_of_the_memory_are_trained_one_at_a_time
             under_way.remove(program)
 
     monkeypatch.setattr(engine, "train_chunk", spied)
-    assert len(outcomes(STUDY)) == 12
+    assert len(outcomes(study)) == 6
     assert max(at_once) == most
 
 

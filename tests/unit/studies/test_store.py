@@ -255,7 +255,7 @@ def test_a_shard_that_is_gone_for_a_moment_is_not_trained_again(tmp_path, monkey
     monkeypatch.setattr("denseam.studies.store._read_shard", gone)
     with pytest.raises(FileNotFoundError):
         store.keys()
-    assert "vanished" in store.read().skipped[0]
+    assert "disappeared" in store.read().skipped[0]
     monkeypatch.setattr(Store, "names", lambda self: set())
     assert not store.read(["key"], [path.name], skip_errors=False)
 

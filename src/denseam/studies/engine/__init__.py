@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import collections
 import concurrent.futures
+import contextlib
 import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -112,14 +113,11 @@ def _train(
             work += [(program, chunk) for chunk in cut(runs, program, crew.parts)]
     work = in_order(work)
     left = collections.Counter(program for program, _ in work)
-    coming, devices = None, crew.devices
-    if crew.platform == "gpu":
-        each = list(dict.fromkeys(devices))
-        coming = Coming(work, each, times)
-        if any(model_bytes(program) > program.memory for program in left):
-            devices = each  # such a model needs the memory that two would share
+    devices = list(dict.fromkeys(crew.devices))
+    coming = Coming(work, devices, times, ended) if crew.platform == "gpu" else None
+    rooms = {device: _Room() for device in devices}
     free: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    for device in devices:
+    for device in crew.devices:
         free.put(device)
 
     def train(program: Program, chunk: Chunk) -> tuple[Program, list[Outcome]]:
@@ -134,13 +132,14 @@ def _train(
 
         try:
             with jax.default_device(device), numbers(program.study.precision), times.working():
-                return program, _train_what_fits(program, chunk, progress, ended, ready)
+                return program, _train_what_fits(program, chunk, progress, ended, ready, rooms[device])
         finally:
             free.put(device)
 
-    pool = concurrent.futures.ThreadPoolExecutor(len(devices), thread_name_prefix="denseam")
+    pool = concurrent.futures.ThreadPoolExecutor(threads, thread_name_prefix="denseam")
     futures = [pool.submit(train, *item) for item in work]
     interrupted: Interrupted | None = None
+    failure: Exception | None = None
     try:
         for future in concurrent.futures.as_completed(futures):
             try:
@@ -148,11 +147,17 @@ def _train(
             except Interrupted as error:  # chunks that have ended are kept
                 interrupted = error
                 continue
+            except Exception as error:  # of the first chunk that fails; the others stop
+                failure = failure or error
+                ended.set()
+                continue
             left[program] -= 1
             if not left[program]:
                 program.segments.clear()  # other studies need the memory
-            progress.finished(outcomes)
             yield program.study, outcomes
+            progress.finished(outcomes)  # now they are saved
+        if failure is not None:
+            raise failure
         if interrupted is not None:
             raise interrupted
     finally:  # also if the consumer stops, or Ctrl-C arrives while it waits
@@ -173,18 +178,64 @@ class _Stop(threading.Event):
         return super().is_set() or (self._callers is not None and self._callers.is_set())
 
 
+class _Room:
+    """The memory of a device: several chunks share it, unless one needs all of it."""
+
+    def __init__(self) -> None:
+        self._changed, self._next = threading.Condition(), threading.Lock()
+        self._inside, self._closed = 0, False
+
+    @contextlib.contextmanager
+    def shared(self) -> Iterator[None]:
+        """Share the memory with others."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._closed)
+            self._inside += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._inside -= 1
+                self._changed.notify_all()
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Wait until no other is inside, and let none in."""
+        with self._next:
+            with self._changed:
+                self._closed = True
+                self._changed.wait_for(lambda: not self._inside)
+            try:
+                yield
+            finally:
+                with self._changed:
+                    self._closed = False
+                    self._changed.notify_all()
+
+
 def _train_what_fits(
-    program: Program, chunk: Chunk, progress: Progress, stop: threading.Event, ready: Callable[[], None]
+    program: Program,
+    chunk: Chunk,
+    progress: Progress,
+    stop: threading.Event,
+    ready: Callable[[], None],
+    room: _Room,
 ) -> list[Outcome]:
-    """Train a chunk; if it fails, for example for lack of memory, train its halves."""
+    """Train a chunk; if it fails, for example for lack of memory, train its halves, or one model alone."""
+    large = model_bytes(program) > program.memory  # than its share
     try:
-        return train_chunk(program, chunk, progress, stop, ready)
+        with room.alone() if large else room.shared():
+            return train_chunk(program, chunk, progress, stop, ready)
     except (MemoryError, jax.errors.JaxRuntimeError):
         parts = halves(chunk)
-        if len(parts) == 1:
-            if model_bytes(program) <= memory(program.platform):
-                raise
-            raise InputError(
-                f"scales: one model of {program.shape} does not fit into the memory of the device"
-            ) from None
-    return [outcome for part in parts for outcome in _train_what_fits(program, part, progress, stop, ready)]
+    if len(parts) > 1:
+        return [o for part in parts for o in _train_what_fits(program, part, progress, stop, ready, room)]
+    try:
+        with room.alone():
+            return train_chunk(program, chunk, progress, stop, ready)
+    except (MemoryError, jax.errors.JaxRuntimeError):
+        if model_bytes(program) <= memory(program.platform):
+            raise
+        raise InputError(
+            f"scales: one model of {program.shape} does not fit into the memory of the device"
+        ) from None

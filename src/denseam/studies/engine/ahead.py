@@ -8,6 +8,7 @@ by side themselves.
 from __future__ import annotations
 
 import concurrent.futures
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,8 +27,14 @@ from denseam.training.devices import cores, numbers
 class Coming:
     """The programs of chunks that are being compiled, one for each form of a chunk and each device."""
 
-    def __init__(self, chunks: Sequence[tuple[Program, Chunk]], devices: Sequence[Any], times: Times) -> None:
-        self._times = times
+    def __init__(
+        self,
+        chunks: Sequence[tuple[Program, Chunk]],
+        devices: Sequence[Any],
+        times: Times,
+        stop: threading.Event,
+    ) -> None:
+        self._times, self._stop = times, stop
         self._pool = concurrent.futures.ThreadPoolExecutor(cores(), thread_name_prefix="denseam-compile")
         forms = {_form(*item): item for item in reversed(chunks)}  # the first of each form
         self._ready = {
@@ -37,6 +44,8 @@ class Coming:
         }
 
     def _compile(self, program: Program, chunk: Chunk, device: Any) -> None:
+        if self._stop.is_set():  # workers that wait for it must not wait for all others, too
+            return
         with jax.default_device(device), numbers(program.study.precision), self._times.working():
             compile_ahead(program, chunk)
 
