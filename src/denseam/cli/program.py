@@ -223,7 +223,8 @@ def progress_in(folder: str, quiet: bool, log: Sequence[str]) -> Iterator[Progre
             from denseam.report.tracking import tracker
             from denseam.training.progress import to_all
 
-            progress = to_all(progress, *(stack.enter_context(tracker(name, folder)) for name in log))
+            trackers = [stack.enter_context(tracker(name, folder)) for name in dict.fromkeys(log)]
+            progress = to_all(progress, *trackers)
         yield progress
 
 
