@@ -2,9 +2,12 @@
 
 import json
 import math
+import os
 import re
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -112,3 +115,56 @@ def test_the_example_of_the_page_runs_as_printed(tmp_path):
     (block,) = re.findall(r"^```python\n(.*?)^```", page, re.M | re.S)
     subprocess.run([sys.executable, "-W", "error", "-c", block], check=True, cwd=tmp_path)
     assert len(list(READERS["tensorboard"](tmp_path / "runs"))) == len(dam.Store(tmp_path / "runs").read())
+
+
+def test_a_database_whose_making_is_killed_is_never_there(tmp_path, monkeypatch):
+    """MLflow cannot go on with half of one: the same command would fail for ever."""
+    mlflow = pytest.importorskip("mlflow", reason="needs the extra 'mlflow'")
+
+    class Killed:
+        def __init__(self, tracking_uri):
+            Path(tracking_uri.removeprefix("sqlite:///")).write_bytes(b"half")
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(mlflow, "MlflowClient", Killed)
+        with pytest.raises(KeyboardInterrupt):
+            dam.tracker("mlflow", tmp_path)
+    assert not list(tmp_path.iterdir())
+    with dam.tracker("mlflow", tmp_path) as log:
+        records = dam.sweep(STUDY, progress=log)
+    assert len(list(READERS["mlflow"](tmp_path))) == len(records)
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_a_folder_in_the_place_of_the_database_is_refused_at_once(tmp_path):
+    pytest.importorskip("mlflow", reason="needs the extra 'mlflow'")
+    (tmp_path / "mlflow.db").mkdir()
+    began = time.monotonic()
+    with pytest.raises(dam.InputError, match=r"mlflow.db cannot be used .*Is a directory"):
+        dam.tracker("mlflow", tmp_path)
+    assert time.monotonic() - began < 60  # MLflow would try for almost two minutes
+
+
+def test_a_tracker_that_is_named_twice_keeps_every_run_once(name, tmp_path):
+    words = (
+        "sweep --activation relu --optimizer sgd --scales 8,16 --eta0 0.01,0.03 --seeds 1 --epochs 1 --quiet"
+    )
+    assert main([*words.split(), "--log", name, "--log", name, "--out", str(tmp_path)]) == 0
+    kept = [run.name for run in READERS[name](tmp_path)]
+    assert len(kept) == len(set(kept)) == 4
+
+
+@pytest.mark.parametrize(("variable", "value"), [("WANDB_MODE", "nonsense"), ("WANDB_PROJECT", "a/b:?")])
+def test_settings_that_wandb_refuses_are_one_line(variable, value, tmp_path):
+    pytest.importorskip("wandb", reason="needs the extra 'wandb'")
+    code = "import denseam.cli; raise SystemExit(denseam.cli.main())"
+    words = "sweep --activation relu --optimizer sgd --scales 8,16 --eta0 0.01 --log wandb --quiet --out out"
+    found = subprocess.run(
+        [sys.executable, "-c", code, *words.split()], capture_output=True, text=True, cwd=tmp_path,
+        env={**os.environ, variable: value},
+    )  # fmt: skip
+    assert found.returncode == 64, found.stderr
+    assert found.stderr.count("\n") == 1
+    assert found.stderr.startswith("denseam: log wandb: ")
+    assert value in found.stderr

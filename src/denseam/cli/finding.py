@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from denseam.cli.options import checked_options, cluster_options, json_option, paths, quiet_option, takes
-from denseam.cli.program import FAILED, OK, UNDECIDED, app, progress_of, show, training_on
+from denseam.cli.program import FAILED, OK, UNDECIDED, app, show, training_on
 from denseam.cli.text import print_proposal
 from denseam.ground.errors import refuse, together
 
@@ -62,7 +62,7 @@ def find(
     study, cluster = together(
         lambda: searched_study(updates=updates, **settings), lambda: cluster_from(None, where)
     )
-    with training_on(cluster, out, progress_of(quiet)) as training:
+    with training_on(cluster, out, quiet) as training:
         proposal = propose(study, verify=not no_sweep, out=out, **training)
     files = _write(proposal, out)
     next_line = _sweep_line(proposal, out) if out is not None and proposal.status == "FOUND" else None

@@ -223,7 +223,8 @@ def progress_in(folder: str, quiet: bool, log: Sequence[str]) -> Iterator[Progre
             from denseam.report.tracking import tracker
             from denseam.training.progress import to_all
 
-            progress = to_all(progress, *(stack.enter_context(tracker(name, folder)) for name in log))
+            trackers = [stack.enter_context(tracker(name, folder)) for name in dict.fromkeys(log)]
+            progress = to_all(progress, *trackers)
         yield progress
 
 
@@ -247,9 +248,13 @@ def interruptible(folder: str | None) -> Iterator[Stop]:
 
 @contextlib.contextmanager
 def training_on(
-    cluster: Cluster, out: str | None, progress: Progress, runs: str | os.PathLike[str] | None = None
+    cluster: Cluster,
+    out: str | None,
+    quiet: bool,
+    log: Sequence[str] = (),
+    runs: str | os.PathLike[str] | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Yield the arguments of `denseam.sweep` that say where to train and when to stop.
+    """Yield the arguments of `denseam.sweep` that say where to train, what to report and when to stop.
 
     Parameters
     ----------
@@ -257,6 +262,8 @@ def training_on(
         Where the runs are trained.
     out
         The folder of the command; needed unless the runs are trained in this process.
+    quiet, log
+        As for `progress_in`.
     runs
         The folder of the runs, which workers must see; by default `out`.
     """
@@ -266,7 +273,8 @@ def training_on(
         raise InputError(f"out is needed with the executor {cluster.kind!r}: workers write their own results")
     threads = cluster.workers if cluster.kind == "local" else None
     with (
-        interruptible(out) as stop,
+        interruptible(out) as stop,  # first of all: a tracker may take seconds to open
+        progress_in(out or os.curdir, quiet, log) as progress,
         connect(cluster, runs or out or os.curdir, progress=progress) as executor,
     ):
         yield {"progress": progress, "stop": stop, "workers": threads, "executor": executor}

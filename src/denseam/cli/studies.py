@@ -28,7 +28,6 @@ from denseam.cli.program import (
     OK,
     app,
     needed,
-    progress_in,
     progress_of,
     say_skipped,
     show,
@@ -99,10 +98,7 @@ def sweep(
         for limit in study.regime.limits(max(study.scales)):
             print(f"warning: {study.name}: {limit}", file=sys.stderr)
     _agree(studies, yes=yes, quiet=quiet)
-    with (
-        progress_in(folder, quiet, log) as progress,
-        training_on(cluster, folder, progress) as training,
-    ):
+    with training_on(cluster, folder, quiet, log) as training:
         summary = run_studies(studies, folder, **training)
     say_skipped(summary.records.skipped, summary.records.contradictions)
     for shard in summary.set_aside:
@@ -273,7 +269,7 @@ def check(
         study, cluster = together(
             lambda: checked_study(updates=updates, **settings), lambda: cluster_from(None, where)
         )
-        with training_on(cluster, out, progress_of(quiet)) as training:
+        with training_on(cluster, out, quiet) as training:
             checks = [check_study(study, out=out, **training)]
     document: dict[str, Any] = checks[0].to_json() if len(checks) == 1 else {"status": _worst(checks)}
     if len(checks) > 1:

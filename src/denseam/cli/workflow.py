@@ -184,10 +184,7 @@ def tune(
     )
     _warn(wanted)
     axes = [axis.strip() for axis in tuned.split(",") if axis.strip()]
-    with (
-        progress_in(folder, quiet, log) as progress,
-        training_on(cluster, folder, progress, Path(folder) / RUNS) as training,
-    ):
+    with training_on(cluster, folder, quiet, log, Path(folder) / RUNS) as training:
         result = search(wanted, folder, tuned=axes, **training, **options)
     drawn = [*draw_tuned(result, folder), *draw_set(result, folder)]
     files = [str(f) for f in drawn]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import logging
 import os
 import re
+import tempfile
 import time
 import uuid
 from collections.abc import Mapping, Sequence
@@ -13,7 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from denseam.ground.errors import InputError, listed, path_of, refuse, shown, together
-from denseam.ground.files import make_folder
+from denseam.ground.files import make_folder, write_whole
 
 #: What a tracker keeps of a run besides its curves: text, flags and finite numbers.
 Facts = Mapping[str, str | bool | int | float]
@@ -93,12 +95,15 @@ class WandB:
     def __init__(self, out: Path) -> None:
         self._wandb = importlib.import_module("wandb")
         self._folder = out
-        if self._wandb.setup().settings.mode not in ("offline", "dryrun", "disabled"):
+        try:
+            mode = self._wandb.setup().settings.mode
+        except Exception as error:  # its settings come from variables of the environment, too
+            raise InputError(f"log wandb: {_in_one_line(error)}") from None
+        if mode not in ("offline", "dryrun", "disabled"):
             try:
                 self._wandb.login()
             except self._wandb.Error as error:
-                why = " ".join(str(error).split())
-                raise InputError(f"log wandb: {why} Or set WANDB_MODE=offline.") from None
+                raise InputError(f"log wandb: {_in_one_line(error)} Or set WANDB_MODE=offline.") from None
 
     def begin(self, group: str, name: str, settings: Facts) -> TrackedRun:
         """Begin a run beside those that are open."""
@@ -138,9 +143,12 @@ class MLflow:
         mlflow = importlib.import_module("mlflow")
         for noisy in ("mlflow", "alembic"):  # they report each table of a new database
             logging.getLogger(noisy).setLevel(logging.WARNING)
-        uri = os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{out.absolute() / 'mlflow.db'}"
+        database = out.absolute() / "mlflow.db"
+        uri = os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{database}"
         project = os.environ.get("MLFLOW_EXPERIMENT_NAME", PROJECT)
         try:
+            if not os.environ.get("MLFLOW_TRACKING_URI"):
+                _make_database(database, mlflow)
             self._client = mlflow.MlflowClient(tracking_uri=uri)
             known = self._client.get_experiment_by_name(project)
             artifacts = (
@@ -152,13 +160,36 @@ class MLflow:
                 else known.experiment_id
             )
         except Exception as error:
-            why = " ".join(str(error).split())
-            raise InputError(f"log mlflow: {uri} cannot be used ({why})") from None
+            raise InputError(f"log mlflow: {uri} cannot be used ({_in_one_line(error)})") from None
 
     def begin(self, group: str, name: str, settings: Facts) -> TrackedRun:
         """Begin a run."""
         run = self._client.create_run(self._experiment, run_name=name, tags={"study": group})
         return _MLflowRun(self._client, run.info.run_id, settings)
+
+
+def _make_database(target: Path, mlflow: Any) -> None:
+    """Make a database of MLflow unless there is one, as a whole: MLflow cannot go on with half of one.
+
+    Of several processes that make it, the first one wins.
+    """
+    if target.is_dir():  # MLflow would try again and again
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if target.exists():
+        return
+    with tempfile.TemporaryDirectory() as elsewhere:
+        empty = Path(elsewhere) / target.name
+        mlflow.MlflowClient(tracking_uri=f"sqlite:///{empty}").search_experiments(max_results=1)
+        content = empty.read_bytes()
+    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex[:12]}.tmp")
+    write_whole(temporary, content)
+    try:
+        os.link(temporary, target)
+    except FileExistsError:
+        pass
+    except OSError:  # a file system without links
+        os.replace(temporary, target)
+    temporary.unlink(missing_ok=True)
 
 
 class _MLflowRun:
@@ -220,6 +251,10 @@ def open_tracker(name: str, out: str | os.PathLike[str]) -> Tracker:
     except OSError as error:
         raise InputError(f"out {folder}: cannot be written ({error.strerror})") from None
     return TRACKERS[name][0](folder)
+
+
+def _in_one_line(error: Exception) -> str:
+    return " ".join(str(error).split())
 
 
 def _file_name(name: str) -> str:

@@ -53,7 +53,7 @@ class Tracking(Progress):
 
     def __init__(self, tracker: Tracker) -> None:
         self._tracker = tracker
-        self._studies: dict[str, Study] = {}
+        self._studies: dict[str, tuple[Study, str]] = {}
         self._settings: Mapping[str, Any] = {}
         self._training: TrackedRun | None = None
         self._step = 0
@@ -65,17 +65,22 @@ class Tracking(Progress):
     # --- a sweep -----------------------------------------------------------------------------------
 
     def sweep_begins(self, todo: Sequence[tuple[Study, Sequence[RunSpec]]], reused: int) -> None:
-        """Keep the study of every run."""
-        self._studies |= {spec.key: study for study, specs in todo for spec in specs}
+        """Keep the study of every run, and the name of its group: with an id, if two have the same name."""
+        ids: dict[str, set[str]] = {}
+        for study, _ in todo:
+            ids.setdefault(study.name, set()).add(study.id)
+        for study, specs in todo:
+            group = study.name if len(ids[study.name]) == 1 else f"{study.name} ({study.id[:6]})"
+            self._studies |= {spec.key: (study, group) for spec in specs}
 
     def finished(self, outcomes: Sequence[Outcome]) -> None:
         """Pass every run that has ended."""
         for outcome in outcomes:
-            self._submit(self._write_run, self._studies[outcome.spec.key], outcome)
+            self._submit(self._write_run, *self._studies[outcome.spec.key], outcome)
 
-    def _write_run(self, study: Study, outcome: Outcome) -> None:
+    def _write_run(self, study: Study, group: str, outcome: Outcome) -> None:
         settings, record = settings_of(study, outcome.spec), row(study, outcome)
-        run = self._tracker.begin(study.name, _name(settings), _facts(settings))
+        run = self._tracker.begin(group, _name(settings), _facts(settings))
         if record["loss"]:
             per_epoch = study.updates(outcome.spec.shape) // len(record["loss"])
             for epoch, loss in enumerate(record["loss"], start=1):

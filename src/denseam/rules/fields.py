@@ -21,8 +21,9 @@ from denseam.ground.errors import COUNTS_BELOW, InputError, above_zero, listed, 
 _METADATA = "denseam"
 
 SEEDS_BELOW = 2**32
-#: Numbers that are no counts are at most this, so that products of a few of them are finite.
-LARGEST = 1e30
+#: Numbers that are no counts are at most this, so that products of a few of them are finite; and 0 or at
+#: least that, since smaller ones are 0 in float32.
+LARGEST, SMALLEST = 1e30, 1e-30
 #: The most values of a grid, and the most seeds.
 MOST_VALUES = 10_000
 
@@ -268,11 +269,14 @@ class Parameter:
         return True
 
     def _excess(self, value: Any) -> Iterator[str]:
-        """Yield the problem of a value that is of the right type, but larger than any that makes sense."""
+        """Yield the problem of a value of the right type that is larger, or closer to 0, than makes sense."""
         if self.kind in (Kind.WHOLE, Kind.WHOLES) and value >= COUNTS_BELOW:
             yield f"{self.document} must be below 2^31, got {shown(value)}"
         elif self.kind in (Kind.NUMBER, Kind.NUMBERS) and abs(value) > LARGEST:
             yield f"{self.document} must be at most {LARGEST:g}, got {shown(value)}"
+        elif self.kind in (Kind.NUMBER, Kind.NUMBERS) and 0 < abs(value) < SMALLEST:
+            either = "" if self.open_low else "0 or "
+            yield f"{self.document} must be {either}at least {SMALLEST:g}, got {shown(value)}"
         elif self.kind is Kind.TEXT and not _is_line(value):
             yield f"{self.document} must be one line of text that UTF-8 can encode, got {shown(value)}"
 
@@ -293,7 +297,8 @@ class Parameter:
         bad = [v for v in grid if not self._inside(v)]
         if bad:
             problems.append(self.problem(bad[0]))
-        refuse([*problems, *(excess for v in grid[-1:] for excess in self._excess(v))])
+        ends = dict.fromkeys([*[v for v in grid if v][:1], *grid[-1:]])  # they are in increasing order
+        refuse([*problems, *(excess for v in ends for excess in self._excess(v))])
         return grid
 
     def _wholes(self, value: Any) -> tuple[int, ...]:

@@ -6,6 +6,7 @@ immediately. A second one ends the process.
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import os
 import signal
@@ -19,6 +20,8 @@ from typing import Any
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 #: Seconds within which two signals are one: Slurm may send SIGTERM both to a job step and to its srun.
 ONE_REQUEST = 1.0
+#: Seconds after which an exception that was lost is raised again.
+AGAIN = 0.02
 
 
 class Stop(threading.Event):
@@ -79,13 +82,39 @@ def stop_by_signals() -> Iterator[Stop]:
         if not stop.looked_at:
             raise KeyboardInterrupt
 
-    with _watched(stop):
+    with _watched(stop), _raised_again(stop):
         before = {number: signal.signal(number, on_signal) for number in SIGNALS}
         try:
             yield stop
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _raised_again(stop: Stop) -> Iterator[None]:
+    """Raise a `KeyboardInterrupt` again, and do not print it, if Python had to drop it.
+
+    It does so where nobody could catch it: in a callback of the garbage collector, or in a destructor.
+    """
+    before = sys.unraisablehook
+    timers: list[threading.Timer] = []
+
+    def hook(dropped: sys.UnraisableHookArgs) -> None:
+        if not (stop.is_set() and issubclass(dropped.exc_type, KeyboardInterrupt)):
+            before(dropped)
+            return
+        timers.append(threading.Timer(AGAIN, _thread.interrupt_main, (stop.signal,)))
+        timers[-1].daemon = True
+        timers[-1].start()
+
+    sys.unraisablehook = hook
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
+        for timer in timers:
+            timer.cancel()
 
 
 @contextlib.contextmanager

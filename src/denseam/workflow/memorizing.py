@@ -159,7 +159,10 @@ def _encoder(raw: Raw, unit_variance: bool) -> Encoder:
         total += x.sum(axis=0)
     mean = total / raw.samples
     for _, x in _pieces(raw):
-        squares += float(np.sum((x - mean) ** 2))
+        with np.errstate(over="ignore"):
+            squares += float(np.sum((x - mean) ** 2))
+    if not np.isfinite(squares):
+        raise InputError("patterns must be so small that float64 can hold the sum of their squares")
     variance = squares / (raw.samples * raw.features)
     scale = float(np.sqrt(variance)) if unit_variance and variance > 0 else 1.0
     digest = f"{raw.digest} none unit_variance={unit_variance} heldout=0"

@@ -14,6 +14,7 @@ from denseam.analysis.coordinates.activity import Activity, Family
 from denseam.analysis.coordinates.expected import Expectation
 from denseam.analysis.coordinates.finder import Search, searched_study
 from denseam.analysis.coordinates.judge import Conditions, judge
+from denseam.analysis.coordinates.ladders import ladders
 from denseam.analysis.coordinates.laws import Law
 from denseam.analysis.coordinates.of_study import check_records
 from denseam.analysis.coordinates.proposal import Proposal
@@ -197,6 +198,18 @@ def test_an_executor_measures_and_finds_the_same(tmp_path):
     assert judged.to_json() == here.start.to_json()
     with ThreadPoolExecutor(1) as pool, pytest.raises(dam.InputError, match="out is needed with an executor"):
         dam.check("relu", "sgd", **wrong, executor=pool)
+
+
+def test_a_size_that_is_too_small_to_grow_alone_is_left_out():
+    """Half of one sample is one sample; with two equal sizes nothing could be fitted."""
+    study = searched_study("relu", "sgd", scales=(2, 3, 4))
+    assert study.shape(3).B == 1
+    assert set(ladders(study)) == {"N", "K"}
+
+
+def test_the_finder_wants_more_than_one_feature():
+    with pytest.raises(dam.InputError, match="scales must be at least 2 to find exponents, got 1"):
+        dam.find_exponents("relu", "sgd", scales=(1, 2, 4), beta=1)
 
 
 def test_the_finder_wants_many_memories_per_feature():

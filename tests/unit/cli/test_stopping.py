@@ -1,5 +1,6 @@
 """SIGTERM and Ctrl-C: what was done is saved, the exit code says which, and a second one ends at once."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -11,6 +12,8 @@ import pytest
 
 from denseam.cli import program
 from denseam.model.checkpoint import opened
+from denseam.report import trackers
+from denseam.studies import engine
 from denseam.studies.store import Store
 from denseam.training.progress import Progress
 from denseam.training.stopping import Stop, looking, signal_of, stop_by_signals
@@ -47,6 +50,49 @@ def signalled(monkeypatch):
         return progress
 
     return at
+
+
+@BOTH
+def test_an_interrupt_that_python_drops_is_raised_again(number, code, capfd):
+    """In a destructor nobody can catch it, nor in a callback of the garbage collector."""
+
+    class Dropped:
+        def __del__(self):
+            os.kill(os.getpid(), number)
+            time.sleep(0.1)
+
+    def work():
+        Dropped()
+        time.sleep(30)
+
+    with stop_by_signals() as stop, pytest.raises(KeyboardInterrupt):
+        work()
+    assert signal_of(stop) == number == code - 128
+    assert capfd.readouterr().err == ""
+
+
+@BOTH
+@pytest.mark.parametrize("command", ["sweep", "tune"])
+def test_a_signal_counts_while_a_tracker_is_opened(command, number, code, inside, tmp_path, monkeypatch):
+    """Also if its exception is lost, as during garbage collection."""
+
+    class Slow:
+        name = "tensorboard"
+
+        def __init__(self, out):
+            with contextlib.suppress(KeyboardInterrupt):
+                os.kill(os.getpid(), number)
+                time.sleep(1)
+
+    monkeypatch.setattr(trackers, "TRACKERS", {"tensorboard": (Slow, "json")})
+    monkeypatch.setattr(engine, "train_chunk", lambda *chunk: pytest.fail("is trained"))
+    options = {
+        "sweep": ("--activation", "relu", "--optimizer", "sgd", "--scales", "8,16", "--eta0", "0.01"),
+        "tune": ("isotropic", "--features", 64, "--optimizer", "sgd"),
+    }
+    found = inside(command, *options[command], "--log", "tensorboard", "--quiet", "--out", tmp_path / "out")
+    assert found.returncode == code
+    assert found.stderr.count("denseam: ") == 1
 
 
 @BOTH

@@ -5,6 +5,7 @@ import sys
 import threading
 import time
 import types
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -73,6 +74,17 @@ def test_a_run_of_a_sweep_is_a_run_of_the_tracker():
         assert run.settings["optimizer"] == "sgd"
         good = run.settings["eta0"] == 0.01
         assert run.ending == (("finished", {"final_mse": 0.25}) if good else ("diverged", {}))
+
+
+def test_two_studies_of_one_name_are_two_groups():
+    """Else TensorBoard would join the curves of their runs, which have the same names."""
+    told, both = Recorded(), [STUDY, replace(STUDY, centred=False)]
+    with Tracking(told) as listener:
+        listener.sweep_begins([(each, each.runs()) for each in both], 0)
+        for each in both:
+            listener.finished([outcome(spec, ("finished", 0.25)) for spec in each.runs()])
+    assert {run.group for run in told.runs} == {f"one ({each.id[:6]})" for each in both}
+    assert len({(run.group, run.name) for run in told.runs}) == 8
 
 
 def test_a_training_of_ones_own_model_is_a_run():

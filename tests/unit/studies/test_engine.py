@@ -294,6 +294,13 @@ def test_one_model_that_fails_is_too_large_or_the_error_is_shown(monkeypatch):
         outcomes(STUDY)
 
 
+def test_a_model_that_cannot_fit_is_refused_before_anything_is_trained(monkeypatch):
+    """It would not fail: the system would end the process."""
+    monkeypatch.setattr(engine, "train_chunk", lambda *chunk: pytest.fail("is trained"))
+    with pytest.raises(InputError, match=r"one model of .*N=1000000.* does not fit into the memory"):
+        outcomes(replace(ONE, scales=(16, 10**6), name=""))
+
+
 def test_two_models_that_do_not_fit_together_are_trained_one_after_the_other(monkeypatch):
     """Each fits, but not beside the other chunk that a GPU has at the same time."""
     monkeypatch.setattr(engine, "platform_of", lambda device: "gpu")

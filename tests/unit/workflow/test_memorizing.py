@@ -129,6 +129,10 @@ SAME = np.concatenate([X[:5], X[2:3]])
         (X, ("--mesh", "memories=3"), "memories=3 does not divide K = 80"),
         (X, ("--mesh", "rows=2"), "mesh must be as in memories=4"),
         (X, ("--hide", "1"), "hide must be at least 0 and below 1"),
+        (X, ("--softmax-beta", "1e-320"), "softmax_beta must be at least 1e-30, got 1e-320"),
+        (X, ("--tolerance", "1e-320"), "tolerance must be at least 1e-30, got 1e-320"),
+        (X, ("--noise", "1e-320"), "noise must be 0 or at least 1e-30, got 1e-320"),
+        (1e200 * X.astype(float), (), "data bad.npy: patterns must be so small that float64"),
     ],
 )
 def test_bad_input_is_one_line(array, options, word, inside):

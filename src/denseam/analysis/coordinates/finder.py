@@ -238,6 +238,8 @@ def _check_regime(study: Study) -> None:
             f"scales must be {FEWEST_SCALES} or more to find exponents, "
             f"got {', '.join(map(str, study.scales))}"
         )
+    if min(study.scales) < 2:
+        raise InputError(f"scales must be at least 2 to find exponents, got {min(study.scales)}")
     if study.regime.grows == ("T",):
         return
     if study.regime.name in FIXED_MODEL:

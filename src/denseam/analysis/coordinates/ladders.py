@@ -45,7 +45,8 @@ def path(study: Study) -> tuple[Shape, ...]:
 def ladders(study: Study) -> dict[str, tuple[Shape, ...]]:
     """Return for each size that grows with others the shapes on which it grows alone.
 
-    They are around the middle of the path. A size is left out if the data has no such samples.
+    They are around the middle of the path. A size is left out if the data has no such samples, or if it is so
+    small that two of its shapes are the same.
     """
     growing = [letter for letter in study.regime.grows if letter in ALONE]
     if len(growing) < 2:
@@ -56,7 +57,11 @@ def ladders(study: Study) -> dict[str, tuple[Shape, ...]]:
         letter: tuple(_grown(middle, letter, round(rung * getattr(middle, letter))) for rung in RUNGS)
         for letter in growing
     }
-    return {k: ladder for k, ladder in grown.items() if not any(source.problems(s) for s in ladder)}
+    return {
+        letter: ladder
+        for letter, ladder in grown.items()
+        if len(set(ladder)) == len(RUNGS) and not any(source.problems(shape) for shape in ladder)
+    }
 
 
 def _grown(shape: Shape, letter: str, size: int) -> Shape:

@@ -32,7 +32,7 @@ from denseam.studies.engine.programs import Program
 from denseam.studies.engine.times import Times
 from denseam.studies.runs import Interrupted, Outcome, RunsOfStudies
 from denseam.studies.study import RunSpec, Study
-from denseam.training.devices import check_precision, cores, memory, numbers, platform_of
+from denseam.training.devices import MEMORY_SHARE, check_precision, cores, memory, numbers, platform_of
 from denseam.training.progress import Progress
 
 #: Chunks that a GPU has at a time.
@@ -110,6 +110,8 @@ def _train(
             by_shape.setdefault(spec.shape, []).append(spec)
         for shape, runs in by_shape.items():
             program = Program(study, shape, crew.platform, progress, threads, len(runs), crew.sharing)
+            if model_bytes(program) > memory(crew.platform) / MEMORY_SHARE:
+                raise _too_large(shape)  # on a CPU, the system would end the process
             work += [(program, chunk) for chunk in cut(runs, program, crew.parts)]
     work = in_order(work)
     left = collections.Counter(program for program, _ in work)
@@ -236,6 +238,9 @@ def _train_what_fits(
     except (MemoryError, jax.errors.JaxRuntimeError):
         if model_bytes(program) <= memory(program.platform):
             raise
-        raise InputError(
-            f"scales: one model of {program.shape} does not fit into the memory of the device"
-        ) from None
+        raise _too_large(program.shape) from None
+
+
+def _too_large(shape: Shape) -> InputError:
+    """Return the error about a model that the device cannot hold."""
+    return InputError(f"scales: one model of {shape} does not fit into the memory of the device")
