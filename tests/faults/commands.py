@@ -154,10 +154,11 @@ def nothing_computed_twice():
     def train(todo, *, progress=None, **options):
         which = tuple((study.id, *(spec.key for spec in specs)) for study, specs in todo)
         if which not in trained:
-            trained[which] = list(train_studies(todo, **options))
-        for study, outcomes in trained[which]:
+            trained[which] = [(study.id, outcomes) for study, outcomes in train_studies(todo, **options)]
+        asked = {study.id: study for study, _ in todo}
+        for study_id, outcomes in trained[which]:
+            yield asked[study_id], outcomes
             progress.finished(outcomes)
-            yield study, outcomes
 
     def encode(records):
         which = repr(list(records))

@@ -18,6 +18,7 @@ import click
 import numpy as np
 
 from denseam.cli.program import app
+from denseam.rules import prescription
 from denseam.rules.fields import Kind, parameters
 from denseam.studies.cluster import Cluster
 from denseam.studies.description import DOCUMENT
@@ -26,7 +27,10 @@ from denseam.studies.store import Store, csv_text
 from denseam.workflow.storing import Storing
 
 #: What is fuzzed.
-AREAS = ("study file", "options", "data", "checkpoint", "shards", "tuned.json", "tables", "findings")
+AREAS = (
+    "study file", "options", "schedules", "data", "patterns", "checkpoint", "hub folders", "rule files", "shards",
+    "tuned.json", "tables", "findings",
+)  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -212,7 +216,7 @@ RIGHT = {
     "report": "GIVEN/runs --out out.html", "bench": "", "demo": "", "doctor": "",
 }  # fmt: skip
 #: Commands that measure or train for minutes when everything is right.
-LONG = {"bench", "demo", "find"}
+LONG = {"bench", "demo"}
 #: Commands that judge every figure, which takes seconds.
 SLOW = {"figure list"}
 
@@ -262,6 +266,30 @@ def options(rng):
         Case("options", (word,), refused=True)
         for word in ("", "swep", "--no-such", "-x", "\udc80", "sweep\x00")
     )
+
+
+def schedules(rng):
+    """Schedules, their shares and decay, of each command that trains, in pairs."""
+    shares = ["0", "0.5", "1", "1.5", "0.1,0.9", "0.1:1:3", "1e-320", "1e30", *NEGATIVE[:2], *NO_NUMBER[:4]]
+    numbers = ("warmup", "cooldown", "decay-time", "decay")
+    for name in ("sweep", "tune", "train", "plan", "check", "find"):
+        right = [name, *RIGHT[name].split()]
+        for schedule in ("constant", "cosine", "linear", "wsd", "", "no such", "cosine,wsd", "WSD"):
+            known = schedule in ("constant", "cosine", "linear", "wsd")
+            yield Case("schedules", (*right, f"--schedule={schedule}"), refused=not known)
+            for _ in range(8):
+                first, second = rng.sample(numbers, 2)
+                a, b = rng.choice(shares), rng.choice(shares)
+                optimizer = rng.choice(["sgd", "adam", "adamw", "muon"])
+                words = [word for word in right if word not in ("--optimizer", "sgd")]
+                given = (
+                    f"--schedule={schedule}",
+                    f"--{first}={a}",
+                    f"--{second}={b}",
+                    f"--optimizer={optimizer}",
+                )
+                wrong = not known or any(v.startswith("-") or v in NO_NUMBER for v in (a, b))
+                yield Case("schedules", (*words, *given), refused=wrong)
 
 
 # --- files -----------------------------------------------------------------------------------------
@@ -390,6 +418,68 @@ def table_files(given):
     pq.write_table(pa.Table.from_pylist(rows), content)
     return {"t.csv": csv.encode(), "t.tsv": csv.replace(",", "\t").encode(), "t.json": json.dumps(rows).encode(),
             "t.jsonl": "\n".join(map(json.dumps, rows)).encode(), "t.parquet": content.getvalue()}  # fmt: skip
+
+
+def npy(array):
+    content = io.BytesIO()
+    np.save(content, array)
+    return content.getvalue()
+
+
+def pattern_files(rng, given):
+    """Patterns that cannot be stored, or may be; and data files, damaged."""
+    X = np.load(Path(given) / "x.npy").astype(float)
+    hole = X.copy()
+    hole[3, 5] = np.nan
+    wrong = {
+        "not a number": hole, "infinite": np.where(X.max() - 1 < X, np.inf, X), "equal": X[[0, 1, 0]],
+        "constant": np.ones((20, 8)), "one feature": X[:, :1], "none": X[:0], "no features": X[:, :0], "a vector": X[0],
+        "complex": X + 1j, "text": X.astype(str), "far too large": 1e200 * X, "far too small": 1e-200 * X,
+    }  # fmt: skip
+    odd = {"too large for its squares": 1e30 * X, "one": X[:1], "two": X[:2], "large": 1e6 * X, "small": 1e-6 * X, "shifted": X + 1e4, "bytes": (40 * X).astype(np.int8), "halves": X.astype(np.float16)}  # fmt: skip
+    manners = [(), ("--activation", "relu"), ("--noise", "0.3"), ("--unit-variance",), ("--hide", "0.9"),
+               ("--activation", "relu", "--power", "7"), ("--softmax-beta", "1e-6"), ("--tolerance", "0.9")]  # fmt: skip
+    for name, array in {**wrong, **odd}.items():
+        for manner in manners:
+            line = ("memorize", "p.npy", "--out", "m", "--cues", "5", "--json", *manner)
+            yield Case("patterns", line, {"p.npy": npy(array)}, refused=name in wrong)
+    for name, content in data_files(str(given)).items():
+        if not name.startswith("images/"):
+            for _ in range(15):
+                line = ("memorize", name, "--out", "m", "--cues", "5", "--json")
+                yield Case("patterns", line, {name: damage(rng, content)})
+
+
+def hub_folders(rng, given):
+    """A folder for a hub, of which one file is damaged or one entry changed."""
+    files = names_of(Path(given) / "hub")
+    line = ("recall", "hub", str(Path(given) / "x.npy"), "--samples", "2", "--steps", "1", "--json")
+    right = ("recall", str(Path(given) / "hub"), *line[2:])
+    for _ in range(150):
+        name = rng.choice(["config.json", "model.safetensors"])
+        changed = damage(rng, files[name])
+        if name == "config.json" and rng.random() < 0.6:
+            changed = other_json(rng, json.loads(files[name]))
+        # A changed entry of the configuration may be another model; changed tensors have another checksum.
+        original = right if name == "model.safetensors" else None
+        case = {f"hub/{n}": changed if n == name else content for n, content in files.items()}
+        yield Case("hub folders", line, case, original=original)
+    for name in ("config.json", "model.safetensors"):
+        kept = {f"hub/{n}": content for n, content in files.items() if n != name}
+        yield Case("hub folders", line, kept, refused=True)
+
+
+def rule_files(rng, given):
+    """The rule that `find` writes, damaged or with another value."""
+    rule = prescription("relu", "sgd").to_json()
+    line = ("sweep", *RIGHT["sweep"].split(), "--parameterization", "rule.json")
+    yield Case("rule files", line, {"rule.json": json.dumps(rule).encode()})
+    for _ in range(120):
+        yield Case("rule files", line, {"rule.json": other_json(rng, rule)})
+    for _ in range(60):
+        yield Case("rule files", line, {"rule.json": damage(rng, json.dumps(rule).encode())})
+    for content in (b"", b"{}", b"[]", b"null", b"1", b"\x00" * 50, b"\xff\xfe"):
+        yield Case("rule files", line, {"rule.json": content}, refused=True)
 
 
 def damaged_files(rng, given):
@@ -558,6 +648,8 @@ def cases(given):
     """Every case, in the same order each time."""
     rng = random.Random("fuzz")
     every = [*study_files(rng), *options(rng), *damaged_files(rng, given)]
+    for newer in (schedules(rng), pattern_files(rng, given), hub_folders(rng, given), rule_files(rng, given)):
+        every += newer
     letters = string.printable
     for _ in range(100):
         word = "".join(rng.choices(letters, k=rng.randrange(1, 12)))

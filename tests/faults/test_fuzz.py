@@ -6,6 +6,7 @@ import time
 import pytest
 
 from denseam.workflow.goals import target_study
+from denseam.workflow.memory import Memory
 from denseam.workflow.recipe import Recipe, write_result
 from tests.faults import fuzzing, tally
 from tests.faults.commands import TRAIN, call, prepared
@@ -25,6 +26,7 @@ def given(tmp_path_factory):
     code, _, err = call(*words, "--out", folder / "trained")
     assert code == 0, err
     (folder / "memory.safetensors").write_bytes((folder / "trained" / "memory.safetensors").read_bytes())
+    Memory.load(folder / "trained").save_pretrained(folder / "hub")
     (folder / "tuned").mkdir()
     write_result(
         folder / "tuned",

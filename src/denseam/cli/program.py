@@ -19,6 +19,7 @@ from denseam import __version__
 from denseam.cli.options import Command, Exemplified
 from denseam.ground.errors import DataWarning, InputError, NotWritten, TrackerWarning
 from denseam.training.cache import keep_programs, use_no_programs
+from denseam.training.stopping import raised_again
 
 if TYPE_CHECKING:
     from denseam.studies.cluster import Cluster
@@ -87,7 +88,7 @@ def main(arguments: list[str] | None = None) -> int:
 
     def command() -> Any:
         _check_streams()
-        with _warnings_in_one_line():
+        with _warnings_in_one_line(), raised_again():
             return app.main(args=arguments, prog_name="denseam", standalone_mode=False, obj=chosen)
 
     return exit_code(command, chosen)

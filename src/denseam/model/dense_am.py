@@ -146,14 +146,14 @@ class DenseAM(eqx.Module):
         steps: Steps | None = None,
     ) -> None:
         _check_parts(activation, features, centred)
-        W = _array("W", W)
+        W = array_of("W", W)
         if W.ndim != 2 or not jnp.issubdtype(W.dtype, jnp.floating):
             raise InputError(f"W must be a matrix of floats, memories × features, got {what(W)}")
         if scales is not None:
             refuse(typed(Scales, "Scales, from a rule at a shape", scales=scales))
         arrays = {"b": b, "c": c, "counts": counts, "s1": s1, "s2": s2, "s_b": s_b, "s_c": s_c}
         cast: dict[str, Any] = {
-            k: None if v is None and k == "counts" else _array(k, v, W.dtype) for k, v in arrays.items()
+            k: None if v is None and k == "counts" else array_of(k, v, W.dtype) for k, v in arrays.items()
         }
         shared.check_shapes(W, cast)
         if counts is not None and features is not None:
@@ -409,7 +409,7 @@ class DenseAM(eqx.Module):
         if clamp is not None:
             shared.check_single("clamp", self.features, Elementwise)
         state = self._samples("x", x)
-        mask = jnp.zeros(state.shape[-1:], bool) if clamp is None else _array("clamp", clamp)
+        mask = jnp.zeros(state.shape[-1:], bool) if clamp is None else array_of("clamp", clamp)
         steps, damping = shared.steps_of_recall(self.steps, steps, damping)
         shared.check_recall(state, mask, steps, tolerance, damping)
         mask = jnp.broadcast_to(mask, state.shape)
@@ -427,7 +427,7 @@ class DenseAM(eqx.Module):
         """
         refuse(typed(Softmax, "softmax, as in a memory that stores patterns", activation=self.activation))
         shared.check_single("known", self.features, Elementwise)
-        state, mask = self._samples("x", x), _array("known", known)
+        state, mask = self._samples("x", x), array_of("known", known)
         shared.check_recall(state, mask, 1, 0.0, 1.0, "known")
         mask = jnp.broadcast_to(mask, state.shape)
         return in_pieces(lambda v, m: _complete(self, v, m), self.K, state, mask)
@@ -606,7 +606,7 @@ class DenseAM(eqx.Module):
             )
 
     def _samples(self, name: str, x: ArrayLike, axis: Literal["N", "K"] = "N") -> Array:
-        x = _array(name, x)
+        x = array_of(name, x)
         size, word = (self.N, "features") if axis == "N" else (self.K, "memories")
         if x.ndim < 1 or x.shape[-1] != size:
             raise InputError(f"{name} must have {size} {word} along its last axis, got {what(x)}")
@@ -637,7 +637,7 @@ def _check_dtype(dtype: Any) -> None:
         raise InputError(f"dtype must be a type of floats, such as float32, got {shown(dtype)}")
 
 
-def _array(name: str, value: Any, dtype: Any = None) -> Array:
+def array_of(name: str, value: Any, dtype: Any = None) -> Array:
     """Return a value as an array, or refuse what is not numbers."""
     try:
         return jnp.asarray(value, dtype)
@@ -740,7 +740,7 @@ def _solve(
 
 
 def _times(t: ArrayLike | Sequence[float], dtype: Any) -> Array:
-    times = np.atleast_1d(np.asarray(_array("t", t), float))
+    times = np.atleast_1d(np.asarray(array_of("t", t), float))
     if times.ndim != 1 or not np.all(np.diff(times) > 0) or not times[0] >= 0 or not 0 < times[-1] < np.inf:
         raise InputError("t must be increasing, finite times, none below 0, that end after 0")
     return jnp.asarray(times, dtype)

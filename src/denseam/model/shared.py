@@ -15,6 +15,8 @@ from denseam.ground.errors import (
     POSITIVE,
     InputError,
     UnboundedEnergyWarning,
+    above_zero,
+    at_least_zero,
     listed,
     named,
     read_entries,
@@ -80,9 +82,8 @@ def check_single(argument: str, features: Any, single: type) -> None:
 def recall_problems(steps: int, damping: float, tolerance: float) -> Iterator[str]:
     """Yield a problem for each number with which `DenseAM.recall` makes no sense."""
     yield from whole(steps=steps)
-    if not tolerance >= 0:
-        yield f"tolerance must be at least 0, got {tolerance!r}"
-    if not 0 < damping <= 1:
+    yield from at_least_zero(tolerance=tolerance)
+    if any(above_zero(damping=damping)) or damping > 1:
         yield f"damping must be above 0 and at most 1, got {damping!r}"
 
 

@@ -28,6 +28,7 @@ to terms that grow more slowly, where L are the largest slopes of σ. So ``u₂d
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -37,11 +38,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float
 
-from denseam.ground.errors import InputError, UnboundedEnergyWarning, refuse, typed, whole
-from denseam.model.dense_am import for_each
+from denseam.ground.errors import InputError, UnboundedEnergyWarning, refuse, together, typed, whole
+from denseam.model.dense_am import array_of, for_each
 from denseam.model.lagrangians import Elementwise, Lagrangian, Tanh
 from denseam.model.normals import normal
-from denseam.model.shared import recall_problems
+from denseam.model.shared import recall_problems, what
 from denseam.model.streams import stream
 from denseam.rules import Shape
 from denseam.rules.optimizers import OPTIMIZERS
@@ -124,16 +125,19 @@ class StackedAM(eqx.Module):
         sweeps: int = 1,
     ) -> None:
         second = first if second is None else second
-        refuse(
-            [
-                *typed(Lagrangian, "a Lagrangian, such as relu()", first=first, second=second),
-                *whole(sweeps=sweeps),
-            ]
+        problems = [*typed(Lagrangian, "a Lagrangian, such as relu()", first=first, second=second)]
+        if features is not None:
+            problems += typed(
+                Elementwise, "a Lagrangian of single neurons, such as tanh()", features=features
+            )
+        refuse([*problems, *whole(sweeps=sweeps)])
+        given = {"W1": W1, "W2": W2, "b1": b1, "b2": b2, "c": c, "multipliers": multipliers}
+        arrays: list[Array] = together(
+            *(functools.partial(array_of, name, value) for name, value in given.items())
         )
-        arrays = [jnp.asarray(v) for v in (W1, W2, b1, b2, c)]
-        self.W1, self.W2, self.b1, self.b2, self.c = arrays
         refuse(_shape_problems(*arrays))
-        self.up1, self.down1, self.up2, self.down2 = (jnp.asarray(m, self.W1.dtype) for m in multipliers)
+        self.W1, self.W2, self.b1, self.b2, self.c, factors = arrays
+        self.up1, self.down1, self.up2, self.down2 = factors.astype(self.W1.dtype)
         self.first, self.second = first, second
         self.features = Tanh() if features is None else features
         self.centred, self.sweeps = bool(centred), sweeps
@@ -220,12 +224,19 @@ class StackedAM(eqx.Module):
 
     def settle(self, x: Float[ArrayLike, "*samples N"]) -> StackedState:
         """Return the hidden layers after `sweeps` sweeps with x held, from h¹ as x alone drives it."""
-        x = jnp.asarray(x)
+        x = self._samples(x)
         h1 = self.into_h1(x)
         for _ in range(self.sweeps):
             h2 = self.into_h2(h1)
             h1 = self.into_h1(x, h2)
         return StackedState(x, h1, h2)
+
+    def _samples(self, x: Any) -> Array:
+        """Return states of the features as floats; refuse what is none."""
+        states, N = array_of("x", x), self.W1.shape[1]
+        if states.shape[-1:] != (N,):
+            raise InputError(f"x must have {N} features along its last axis, got {what(states)}")
+        return states if jnp.issubdtype(states.dtype, jnp.floating) else states.astype(self.W1.dtype)
 
     def hidden(self, x: Float[ArrayLike, "*samples N"]) -> Float[Array, "*samples K1"]:
         """Return h¹ after the sweeps."""
@@ -300,17 +311,25 @@ def _steepest(activation: Lagrangian) -> float:
     return float(jnp.max(activation.jacobian_product(h, jnp.ones_like(h))))
 
 
-def _shape_problems(W1: Array, W2: Array, b1: Array, b2: Array, c: Array) -> list[str]:
+def _shape_problems(W1: Array, W2: Array, b1: Array, b2: Array, c: Array, multipliers: Array) -> list[str]:
     if W1.ndim != 2 or W2.ndim != 2:
         return [f"W1 and W2 must be matrices, got the shapes {W1.shape} and {W2.shape}"]
+    given = {"W1": W1, "W2": W2, "b1": b1, "b2": b2, "c": c}
     (K1, N), K2 = W1.shape, W2.shape[0]
     expected = {"W2": (K2, K1), "b1": (K1,), "b2": (K2,), "c": (N,)}
-    given = {"W2": W2.shape, "b1": b1.shape, "b2": b2.shape, "c": c.shape}
-    return [
-        f"{name} must have the shape {shape}, got {given[name]}"
+    problems = [
+        f"{name} must have the shape {shape}, got {given[name].shape}"
         for name, shape in expected.items()
-        if given[name] != shape
+        if given[name].shape != shape
     ]
+    problems += [
+        f"{name} must be floats, got {what(array)}"
+        for name, array in given.items()
+        if not jnp.issubdtype(array.dtype, jnp.floating)
+    ]
+    if multipliers.shape != (4,) or jnp.iscomplexobj(multipliers):
+        problems.append(f"multipliers must be four numbers, got {what(multipliers)}")
+    return problems
 
 
 # --- exponents -------------------------------------------------------------------------------------

@@ -82,7 +82,7 @@ def stop_by_signals() -> Iterator[Stop]:
         if not stop.looked_at:
             raise KeyboardInterrupt
 
-    with _watched(stop), _raised_again(stop):
+    with _watched(stop), raised_again():
         before = {number: signal.signal(number, on_signal) for number in SIGNALS}
         try:
             yield stop
@@ -92,7 +92,7 @@ def stop_by_signals() -> Iterator[Stop]:
 
 
 @contextlib.contextmanager
-def _raised_again(stop: Stop) -> Iterator[None]:
+def raised_again() -> Iterator[None]:
     """Raise a `KeyboardInterrupt` again, and do not print it, if Python had to drop it.
 
     It does so where nobody could catch it: in a callback of the garbage collector, or in a destructor.
@@ -101,10 +101,10 @@ def _raised_again(stop: Stop) -> Iterator[None]:
     timers: list[threading.Timer] = []
 
     def hook(dropped: sys.UnraisableHookArgs) -> None:
-        if not (stop.is_set() and issubclass(dropped.exc_type, KeyboardInterrupt)):
+        if not issubclass(dropped.exc_type, KeyboardInterrupt):
             before(dropped)
             return
-        timers.append(threading.Timer(AGAIN, _thread.interrupt_main, (stop.signal,)))
+        timers.append(threading.Timer(AGAIN, _thread.interrupt_main))  # a `Stop` keeps its first signal
         timers[-1].daemon = True
         timers[-1].start()
 

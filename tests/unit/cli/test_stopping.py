@@ -52,23 +52,33 @@ def signalled(monkeypatch):
     return at
 
 
-@BOTH
-def test_an_interrupt_that_python_drops_is_raised_again(number, code, capfd):
-    """In a destructor nobody can catch it, nor in a callback of the garbage collector."""
+def dropping(number):
+    """Have a signal in a destructor, whose exceptions Python drops, and work on."""
 
     class Dropped:
         def __del__(self):
             os.kill(os.getpid(), number)
             time.sleep(0.1)
 
-    def work():
-        Dropped()
-        time.sleep(30)
+    Dropped()
+    time.sleep(30)
+
+
+@BOTH
+def test_an_interrupt_that_python_drops_is_raised_again(number, code, capfd):
+    """In a destructor nobody can catch it, nor in a callback of the garbage collector."""
 
     with stop_by_signals() as stop, pytest.raises(KeyboardInterrupt):
-        work()
+        dropping(number)
     assert signal_of(stop) == number == code - 128
     assert capfd.readouterr().err == ""
+
+
+def test_no_command_drops_an_interrupt(monkeypatch, capfd):
+    """Also before it looks for signals: packages take seconds to import."""
+    monkeypatch.setattr(program.app, "main", lambda **_: dropping(signal.SIGINT))
+    assert program.main([]) == 130
+    assert capfd.readouterr().err == "denseam: interrupted\n"
 
 
 @BOTH

@@ -189,3 +189,44 @@ def test_wrong_shapes_are_reported_together():
     W1, W2, _, b2, c = arrays(np.random.default_rng(0))
     with pytest.raises(InputError, match=r"(?s)W2 must have the shape .*b1 must have the shape"):
         dam.StackedAM(W1, W2.T, b2, b2, c, (1, 1, 1, 1), dam.relu())
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"W1": None, "c": "x"}, r"(?s)W1 must be numbers, got None.*c must be numbers, got 'x'"),
+        ({"b2": np.zeros(5, int)}, "b2 must be floats, got int"),
+        ({"multipliers": (1, 1, 1)}, "multipliers must be four numbers, got"),
+        ({"multipliers": "abcd"}, "multipliers must be numbers, got 'abcd'"),
+        ({"features": "tanh"}, "features must be a Lagrangian of single neurons"),
+        ({"features": dam.softmax(1.0)}, "features must be a Lagrangian of single neurons"),
+        ({"sweeps": 0}, "sweeps must be"),
+    ],
+)
+def test_parts_that_are_no_parts_are_refused(wrong, words):
+    parts = {
+        "W1": np.ones((6, 4)),
+        "W2": np.ones((5, 6)),
+        "b1": np.zeros(6),
+        "b2": np.zeros(5),
+        "c": np.zeros(4),
+    }
+    parts |= {"multipliers": (1, 1, 1, 1), "first": dam.tanh()}
+    with pytest.raises(InputError, match=words):
+        dam.StackedAM(**parts | wrong)
+
+
+@pytest.mark.parametrize(
+    ("x", "options", "words"),
+    [
+        (np.ones(2), {}, "x must have 4 features along its last axis"),
+        ("x", {}, "x must be numbers, got 'x'"),
+        (np.ones(4), {"damping": "x"}, "damping must be above 0 and at most 1, got 'x'"),
+        (np.ones(4), {"damping": np.nan}, "damping must be above 0 and at most 1, got nan"),
+    ],
+)
+def test_states_that_are_no_states_are_refused(x, options, words):
+    model = dam.StackedAM.create((4, 6, 5), dam.tanh())
+    with pytest.raises(InputError, match=words):
+        model.recall(x, **options)
+    assert model.recall(np.ones(4, int), steps=2).energies.shape == (3,)  # whole numbers are numbers
