@@ -165,7 +165,9 @@ class Store:
         curves: dict[str, list[float]] = {}
         for path in (self.shards / name for name in sorted(self.names())):
             with contextlib.suppress(Exception):  # named by `read` already
-                for row in _chosen(_shard_table(path, ["key", "loss"]), wanted):
+                table = _shard_table(path)
+                check_cells(table)  # a shard that `read` skips has no curves either
+                for row in _chosen(table.select(["key", "loss"]), wanted):
                     curves.setdefault(row["key"], row["loss"])
         if wanted - curves.keys():
             raise OSError(errno.ESTALE, "the folder changed while it was read", str(self.folder))
@@ -209,17 +211,16 @@ def _share_texts(rows: Sequence[Row]) -> None:
             row[c] = known.setdefault(row[c], row[c])
 
 
-def _shard_table(path: Path, columns: list[str] | None = None) -> Any:
-    """Return these columns of a shard, or all, after checking that no byte has changed."""
+def _shard_table(path: Path) -> Any:
+    """Return the table of a shard, after checking that no byte has changed."""
     if path.suffix not in (".parquet", ".json") or path.stem.count("-") != 1:
         raise ValueError("not a shard of runs")
     content = path.read_bytes()
     if _digest(content) != path.stem.split("-")[1]:
         raise ValueError("damaged: its content is not what was written")
     if path.suffix == ".parquet":
-        return _parquet_table(content, columns)
-    table = _json_table(content)
-    return table if columns is None else table.select(columns)
+        return _parquet_table(content)
+    return _json_table(content)
 
 
 def _chosen(table: Any, keys: set[str]) -> list[Row]:
@@ -229,11 +230,11 @@ def _chosen(table: Any, keys: set[str]) -> list[Row]:
     return rows
 
 
-def _parquet_table(content: bytes, columns: list[str] | None = None) -> Any:
+def _parquet_table(content: bytes) -> Any:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    return pq.ParquetFile(pa.BufferReader(content)).read(columns, use_threads=False)
+    return pq.ParquetFile(pa.BufferReader(content)).read(use_threads=False)
 
 
 def _json_table(content: bytes) -> Any:

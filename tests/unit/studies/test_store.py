@@ -1,3 +1,4 @@
+import io
 import json
 import math
 import os
@@ -7,6 +8,7 @@ import time
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -296,6 +298,21 @@ def test_probes_survive_the_disk_and_older_shards_can_be_read(tmp_path):
     assert not records.skipped
     assert "probe_K_eff" not in records[0]
     assert records[0]["final_mse"] == row["final_mse"]
+
+
+def test_a_shard_that_is_skipped_has_no_curves_either(tmp_path):
+    """It has the name of its content, but losses that are no curves, of runs that another shard has."""
+    store = Store(tmp_path)
+    store.prepare()
+    store.write(rows(study()))
+    before = {row["key"]: row["loss"] for row in store.read()}
+    table = pq.read_table(next(store.shards.iterdir()))
+    content = io.BytesIO()
+    wrong = pa.array([float("nan")] * len(table))
+    pq.write_table(table.set_column(table.column_names.index("loss"), "loss", wrong), content)
+    (store.shards / f"{'0' * 16}-{_digest(content.getvalue())}.parquet").write_bytes(content.getvalue())
+    assert len(store.read().skipped) == 1
+    assert store.curves(list(before)) == before
 
 
 def test_thinned_curves_keep_their_ends_and_say_their_epochs(tmp_path):
