@@ -1,10 +1,7 @@
 r"""Which energy is best? Error and capacity of every activation at equal operations, each tuned by `tune`.
 
     python -m docs.best_energy --write-data FOLDER                       # the images, 2 × 3.9 MB; once
-    python -m docs.best_energy --size laptop --data FOLDER --runs DIR    # all phases, on two cores
-    JAX_PLATFORMS=cpu NPROC=1 python -m docs.best_energy --size large --data FOLDER --runs DIR --phase tune \
-        --part 1/8 --no-keep                                             # and 2/8 … 8/8, side by side
-    python -m docs.best_energy --size large --data FOLDER --runs DIR --phase judge --seconds 540
+    python -m docs.best_energy --data FOLDER --runs DIR                  # all phases: 40 minutes of a core
 
 Three phases, each of which can be stopped and resumed (`--seconds` ends a call early, with exit code 3):
 
@@ -13,8 +10,8 @@ Three phases, each of which can be stopped and resumed (`--seconds` ends a call 
    around it, which show what the tuning cost.
 3. *capacity*: how many patterns of random signs each energy stores (`docs/capacities.py`).
 
-Small models train fastest on CPUs, so several parts can be tuned side by side. What
-is complete is then kept in docs/best-energy, and the page is made from that alone.
+Parts can be tuned side by side (`--part 1/8 --no-keep`). What is complete is kept in docs/best-energy, and the
+page is made from that alone.
 """
 
 from __future__ import annotations
@@ -92,7 +89,6 @@ class Size(NamedTuple):
 
 SIZES: Mapping[str, Size] = {
     "laptop": Size(100, (16, 25, 49), 16, "float32"),
-    "large": Size(196, (25, 49, 100), 32, "float32"),
 }
 
 

@@ -494,7 +494,6 @@ FRAGMENTS: Mapping[str, Callable[[], str]] = {
     "energies-controls.md": functools.partial(energies, "controls"),
     "energies-features.md": functools.partial(energies, "features"),
     "best-energy-laptop.md": functools.partial(best_energy, "laptop"),
-    "best-energy-large.md": functools.partial(best_energy, "large"),
 }
 
 

@@ -89,7 +89,7 @@ def test_a_page_without_records_says_so(monkeypatch, tmp_path):
     monkeypatch.setattr(best_energy, "HOME", tmp_path)
     monkeypatch.setattr(capacities, "KEPT", tmp_path / "none.json")
     best_energy.entries.cache_clear()
-    text = best_energy.table("large")
+    text = best_energy.table("laptop")
     best_energy.entries.cache_clear()
     assert text.count("| not run") == 8 * len(best_energy.ACTIVATIONS)
     assert text.count("not decided, since runs are missing") == 2
@@ -156,6 +156,19 @@ def test_the_page_is_right_about_thresholds():
     assert all(
         halves[name]["plain"] > 0.9 * capacities.limit() for name in ("softmax", "ghostmax", "topshare")
     )
+
+
+def test_the_page_is_right_about_what_is_best():
+    def best(by):
+        columns = [best_energy.column("laptop", data, by) for data in ("Gaussians", "digits", "clothes")]
+        return [min(c, key=lambda name: c[name].tuned.loss if c[name].tuned else math.inf) for c in columns]
+
+    assert best("training") == ["sigmoid", "entmax(1.5)", "entmax(1.5)"]
+    assert set(best("heldout")) == {"relative-entmax(1.5)", "relative-normmax(2)"}
+    every = best_energy.entries("laptop").values()
+    assert len(every) == 240
+    assert sum(e.document["recommended"] for e in every) < 0.1 * len(every)
+    assert sum(math.isinf(e.regret) for e in every) > len(every) / 20
 
 
 @pytest.mark.parametrize("size", best_energy.SIZES)
