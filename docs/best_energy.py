@@ -10,8 +10,8 @@ Three phases, each of which can be stopped and resumed (`--seconds` ends a call 
    around it, which show what the tuning cost.
 3. *capacity*: how many patterns of random signs each energy stores (`docs/capacities.py`).
 
-Parts can be tuned side by side (`--part 1/8 --no-keep`). What is complete is kept in docs/best-energy, and the
-page is made from that alone.
+Parts can be tuned side by side (`--part 1/8 --no-keep`). What is complete is kept in docs/best-energy, and
+the page is made from that alone.
 """
 
 from __future__ import annotations
