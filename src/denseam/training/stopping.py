@@ -6,7 +6,6 @@ immediately. A second one ends the process.
 
 from __future__ import annotations
 
-import _thread
 import contextlib
 import os
 import signal
@@ -104,7 +103,9 @@ def raised_again() -> Iterator[None]:
         if not issubclass(dropped.exc_type, KeyboardInterrupt):
             before(dropped)
             return
-        timers.append(threading.Timer(AGAIN, _thread.interrupt_main))  # a `Stop` keeps its first signal
+        # A real signal, which ends a wait, too; a `Stop` keeps its first one.
+        main = threading.main_thread().ident
+        timers.append(threading.Timer(AGAIN, signal.pthread_kill, (main, signal.SIGINT)))
         timers[-1].daemon = True
         timers[-1].start()
 

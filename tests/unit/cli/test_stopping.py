@@ -53,15 +53,19 @@ def signalled(monkeypatch):
 
 
 def dropping(number):
-    """Have a signal in a destructor, whose exceptions Python drops, and work on."""
+    """Have a signal in a destructor, whose exceptions Python drops, and wait for something."""
 
     class Dropped:
         def __del__(self):
             os.kill(os.getpid(), number)
             time.sleep(0.1)
 
+    began = time.monotonic()
     Dropped()
-    time.sleep(30)
+    try:
+        time.sleep(30)
+    finally:
+        assert time.monotonic() - began < 10  # the wait, too, was interrupted
 
 
 @BOTH
