@@ -10,7 +10,8 @@ F         N×B, outputs s2 WᵀS + c1ᵀ
 ========  ==================================================================================
 
 W may be of a lower precision than the biases: then it is the precision of the operands of all products, and
-of the results that are as large as Z. F and the gradient, which are sums over many, are as exact as b.
+of the results that are as large as Z or as W. F, of which differences are taken, and all sums of products are
+as exact as b.
 """
 
 from __future__ import annotations
@@ -154,4 +155,6 @@ def outer_and_inner(model: DenseAM, S: Array, R: Array, A: Array, G: Array, join
     if joined:
         left, right = (jnp.concatenate(pair, axis=1) for pair in ([S, A], [R, model.s1 * G]))
         return _product(model, left, right.T, exact)
-    return _product(model, S, R.T, exact) + model.s1 * _product(model, A, G.T, exact)
+    # Rounding the results costs no more than rounding the operands did, and they are as large as W.
+    outer, inner = (_product(model, V, U.T, model.W.dtype).astype(exact) for V, U in ((S, R), (A, G)))
+    return outer + model.s1 * inner

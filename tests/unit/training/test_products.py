@@ -1,4 +1,4 @@
-"""Products in bfloat16: operands and stored activations are rounded, weights and sums are not."""
+"""Products in bfloat16: operands and what is stored are rounded, weights and sums of products are not."""
 
 import dataclasses
 
@@ -9,8 +9,9 @@ import pytest
 
 import denseam as dam
 from denseam.training.batches import View, noisy_columns
+from denseam.training.columns import batch_of
 from denseam.training.devices import products
-from denseam.training.gradient import gradient
+from denseam.training.gradient import gradient_of_columns
 from denseam.training.run import advance, evaluate
 
 SHAPE = dam.Shape(N=24, K=48, P=120, B=40)
@@ -22,12 +23,14 @@ def made(T, activation):
     return scales, dam.DenseAM.create(scales, activation, seed=1, bias_init="normal", dtype=jnp.float32)
 
 
+@pytest.mark.parametrize("joined", [True, False])
 @pytest.mark.parametrize(("T", "activation"), [(1, dam.relu()), (3, dam.relu()), (1, dam.softmax())])
-def test_a_gradient_with_memories_in_bfloat16_is_that_in_float32_but_for_their_rounding(T, activation):
+def test_a_gradient_with_memories_in_bfloat16_is_that_in_float32_but_for_rounding(T, activation, joined):
     _, model = made(T, activation)
     low = model.with_parameters(model.parameters._replace(W=model.W.astype(jnp.bfloat16)))
     X, Y = jax.random.normal(jax.random.key(0), (2, SHAPE.B, SHAPE.N), jnp.float32)
-    (L, exact), (L_low, rounded) = gradient(model, X, Y), gradient(low, X, Y)
+    batch = batch_of(model, X, Y)
+    (L, exact), (L_low, rounded) = (gradient_of_columns(m, batch, joined=joined) for m in (model, low))
     assert float(L_low) == pytest.approx(float(L), rel=2 * ROUNDING)
     for one, other in zip(exact, rounded, strict=True):
         assert other.dtype == jnp.float32
