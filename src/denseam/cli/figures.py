@@ -51,7 +51,10 @@ def choice_options(command: Any) -> Any:
         click.option("--undecided", is_flag=True, help="Add seeds only for undecided verdicts."),
         click.option("--beyond", is_flag=True, help="Include scales beyond those that a verdict needs."),
         click.option(
-            "--dearest", type=float, show_default="no limit", help="Skip runs with more operations than this."
+            "--max-operations",
+            type=float,
+            show_default="no limit",
+            help="Skip runs with more operations than this.",
         ),
         click.option(
             "--part", default="1/1", show_default=True,
@@ -64,7 +67,7 @@ def choice_options(command: Any) -> Any:
 
 
 def _choice(
-    reading: str, seeds: int | None, undecided: bool, beyond: bool, dearest: float | None, part: str
+    reading: str, seeds: int | None, undecided: bool, beyond: bool, max_operations: float | None, part: str
 ) -> Any:
     """Return the choice that these options describe."""
     from denseam.paper.missing import Choice
@@ -73,10 +76,12 @@ def _choice(
     names = [name.strip() for name in reading.split(",") if name.strip()]
     which, of = together(lambda: readings_of(names), lambda: _part(part))
     problems = [] if seeds is None or seeds > 0 else [f"seeds must be at least 1, got {seeds}"]
-    if dearest is not None and not dearest > 0:
-        problems.append(f"dearest must be above 0, got {dearest}")
+    if max_operations is not None and not max_operations > 0:
+        problems.append(f"max-operations must be above 0, got {max_operations}")
     refuse(problems)
-    return Choice(which, seeds, undecided, beyond, math.inf if dearest is None else dearest, *of)
+    return Choice(
+        which, seeds, undecided, beyond, math.inf if max_operations is None else max_operations, *of
+    )
 
 
 def _part(text: str) -> tuple[int, int]:

@@ -36,7 +36,7 @@ class Choice:
         Whether to add seeds only for undecided verdicts.
     beyond
         Whether to train scales beyond those that a verdict needs.
-    dearest
+    max_operations
         Runs with more operations than this are left out.
     part, parts
         Which part of the runs, from 1, if several processes share them.
@@ -46,7 +46,7 @@ class Choice:
     seeds: int | None = None
     undecided: bool = False
     beyond: bool = False
-    dearest: float = math.inf
+    max_operations: float = math.inf
     part: int = 1
     parts: int = 1
 
@@ -122,7 +122,7 @@ def gaps(figures: Iterable[Figure], size: Size, rows: Mapping[str, Row], choice:
                 spec
                 for spec in at
                 if spec.key not in seen and (spec.key in needed or spec.seed < further)
-                if study.operations(spec.shape) <= choice.dearest
+                if study.operations(spec.shape) <= choice.max_operations
             )
             if specs:
                 seen |= {spec.key for spec in specs}

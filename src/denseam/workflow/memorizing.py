@@ -143,7 +143,11 @@ def _written(result: Memorized, folder: Path) -> Memorized:
     make_folder(folder)
     model = result.memory.save(folder / MODEL)
     document = {"version": __version__, **result.to_json()}
-    write_whole(folder / LOG, json.dumps(document, indent=1, allow_nan=False).encode())
+    try:
+        write_whole(folder / LOG, json.dumps(document, indent=1, allow_nan=False).encode())
+    except OSError:
+        (folder / LOG).unlink(missing_ok=True)  # that of an earlier memory does not describe this one
+        raise
     return dataclasses.replace(result, files=(model, folder / LOG))
 
 

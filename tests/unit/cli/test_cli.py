@@ -659,7 +659,7 @@ def test_figure_missing_lists_what_to_train_and_parts_share_it(tmp_path, inside)
     rows = [tuple(map(str, gap.values())) for part in parts for gap in part]
     assert sorted(rows) == sorted(tuple(map(str, gap.values())) for gap in whole["gaps"])
     cheapest = min(gap["operations"] / gap["runs"] for gap in whole["gaps"])
-    assert {gap["scale"] for gap in listed("--dearest", cheapest)["gaps"]} == {8}
+    assert {gap["scale"] for gap in listed("--max-operations", cheapest)["gaps"]} == {8}
     trained = inside("figure", "run", *arguments, "--train-only", "--reading", "frozen", "--json")
     assert json.loads(trained.stdout)["runs"] == sum(
         g["runs"] for g in whole["gaps"] if g["reading"] == "frozen"

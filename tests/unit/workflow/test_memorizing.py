@@ -1,5 +1,6 @@
 """Samples of a file as patterns, stored without training: through the command, and back through recall."""
 
+import errno
 import json
 from pathlib import Path
 
@@ -7,7 +8,8 @@ import numpy as np
 import pytest
 
 import denseam as dam
-from denseam.ground.errors import InputError
+from denseam.ground.errors import InputError, NotWritten
+from denseam.workflow import memorizing
 from denseam.workflow.memory import Memory
 from denseam.workflow.storing import Storing
 
@@ -37,6 +39,18 @@ def test_the_command_stores_and_recall_gives_the_patterns_back(inside):
     assert level["error_end"] < 1e-6
     assert level["largest_rise"] < 1e-5
     assert level["converged"] == 80
+
+
+def test_no_document_of_an_earlier_memory_stays_beside_a_new_one(inside, monkeypatch):
+    assert inside("memorize", "x.npy", "--out", "memory").returncode == 0
+
+    def full(target, content):
+        raise NotWritten(errno.ENOSPC, "No space left on device", str(target))
+
+    monkeypatch.setattr(memorizing, "write_whole", full)
+    failed = inside("memorize", "signs.npy", "--out", "memory")
+    assert (failed.returncode, failed.stderr.count("\n")) == (74, 1)
+    assert sorted(path.name for path in Path("memory").iterdir()) == ["memory.safetensors"]
 
 
 def test_the_document_says_what_the_text_says(inside):
