@@ -8,6 +8,7 @@ import functools
 import hashlib
 import io
 import math
+import mmap
 import os
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -104,6 +105,7 @@ class Raw:
 
         Images are flattened row by row. Other samples are not read.
         """
+        _check_length(self.array, self.origin)
         # Half-precision types cannot represent every pixel value, so the division comes first.
         wide = dtype if self.unit == 1 else np.result_type(dtype, np.float32)
         with np.errstate(over="ignore"):  # to infinity, which the check for finite data reports
@@ -112,6 +114,15 @@ class Raw:
             if self.unit != 1:
                 chosen /= self.unit
             return chosen.astype(dtype, copy=False)
+
+
+def _check_length(array: npt.NDArray[Any], origin: str) -> None:
+    """Refuse a map of a file that has become shorter: reading beyond its end would end the process."""
+    mapped = getattr(array, "_mmap", None)
+    if mapped is not None:
+        begin = array.offset - array.offset % mmap.ALLOCATIONGRANULARITY  # type: ignore[attr-defined]
+        if mapped.size() < begin + len(mapped):
+            raise InputError(f"data {origin}: the file has become shorter since it was opened")
 
 
 @contextlib.contextmanager

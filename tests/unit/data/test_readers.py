@@ -135,6 +135,25 @@ def test_rows_touch_nothing_else(here):
     np.testing.assert_array_equal(raw.rows(np.array([200_000_000, 5]))[:, 7], [3, 0])
 
 
+@pytest.mark.parametrize("way", ["npy", "npz", "idx"])
+def test_a_file_that_becomes_shorter_is_refused(here, way):
+    """Reading a map beyond the end of its file would end the process by a signal."""
+    array = np.zeros((40_000, 5), np.uint8)
+    path = here / f"x.{way}"
+    if way == "npy":
+        np.save(path, array)
+    elif way == "npz":
+        np.savez(path, array)
+    else:
+        path.write_bytes(struct.pack(">BBBBII", 0, 0, 8, 2, *array.shape) + array.tobytes())
+    raw = read(str(path))
+    assert isinstance(raw.array, np.memmap)
+    assert len(raw.rows(slice(39_990, None))) == 10
+    os.truncate(path, 150_000)
+    with pytest.raises(InputError, match=r"x\.\w+: the file has become shorter since it was opened"):
+        raw.rows(slice(39_990, None))
+
+
 def test_values_beyond_float32_become_infinite(here):
     np.save("x.npy", np.array([[1e300, 1.0]]))
     np.testing.assert_array_equal(read("x.npy").rows(slice(None)), [[np.inf, 1]])
