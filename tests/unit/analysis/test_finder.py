@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import denseam as dam
-from denseam.analysis.causes import CheckCause, FindCause, Growth
+from denseam.analysis.causes import Action, Cause, CheckCause, FindCause, Growth, Next
 from denseam.analysis.coordinates.activity import Activity, Family
+from denseam.analysis.coordinates.confirmation import confirm, extended, swept
 from denseam.analysis.coordinates.expected import Expectation
 from denseam.analysis.coordinates.finder import Search, searched_study
 from denseam.analysis.coordinates.judge import Conditions, judge
@@ -182,6 +183,36 @@ def test_a_proposal_is_verified_by_a_sweep_of_unseen_seeds():
     assert found.check.status == "PASS"
     assert found.verdict.status == "TRANSFERS", found.verdict.reason
     assert found.to_json()["verdict"] == "TRANSFERS"
+
+
+# --- the sweep that confirms a rule ---------------------------------------------------------------
+
+
+def test_a_sweep_that_ends_below_the_optimum_is_extended(tmp_path):
+    study = dam.Study(activation="relu", optimizer="sgd", scales=(8, 12, 16, 24), eta0=(0.1,), epochs=4)
+    first = swept(study, 0.01, range(3))
+    assert first.scales == (8, 12, 16)
+    assert (first.eta0[0], first.eta0[-1], len(first.eta0)) == (pytest.approx(1e-5), pytest.approx(0.01), 10)
+    (before,) = dam.verdict(dam.sweep(first, tmp_path))
+    assert before.next.action is Action.EXTEND_GRID
+    last, judged = confirm(first, tmp_path)
+    assert last.eta0[:10] == first.eta0
+    assert last.eta0[-1] >= 0.0999
+    assert judged.cause is not Cause.OPTIMUM_AT_END
+    assert len(dam.Store(tmp_path).read()) == len(last.runs())  # what was there is not trained again
+    again, same = confirm(first, None)  # also without a folder
+    assert (again.eta0, same.to_json()) == (last.eta0, judged.to_json())
+
+
+def test_a_sweep_gets_the_seeds_and_the_rates_that_its_verdict_asks_for():
+    study = dam.Study(activation="relu", optimizer="sgd", scales=(8, 16, 32), eta0=(0.1,))
+    study = swept(study, 1.0, range(12, 18))
+    assert extended(study, Next(Action.ADD_SEEDS, seeds=9)).seeds == tuple(range(12, 21))
+    assert len(extended(study, Next(Action.ADD_SEEDS, seeds=1000)).seeds) == 24
+    assert extended(study, Next(Action.ADD_SEEDS, seeds=4)) is None
+    lower = extended(study, Next(Action.LOWER_GRID, axis="eta0", side="low", value=1e-3))
+    assert lower.eta0 == pytest.approx(np.logspace(-4, 0, 13))
+    assert extended(study, Next(Action.TRAIN_LONGER)) is extended(study, None) is None
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
@@ -25,17 +25,16 @@ from typing import Any
 import numpy as np
 
 from denseam.analysis.coordinates.activity import activity
+from denseam.analysis.coordinates.confirmation import SEEDS as SEEDS_OF_SWEEP
+from denseam.analysis.coordinates.confirmation import confirm, swept
 from denseam.analysis.coordinates.ladders import Measure, Point, ladders, measuring, path
 from denseam.analysis.coordinates.laws import Law, asymptotic, local
 from denseam.analysis.coordinates.of_study import DEFAULT_SCALES, check_study, checked_study
 from denseam.analysis.coordinates.proposal import Exponents, Proposal, split
-from denseam.analysis.transfer import verdict
 from denseam.ground.errors import InputError
 from denseam.rules import Parameterization, Power, Shape
-from denseam.rules.fields import logspace
 from denseam.rules.powers import ONE
 from denseam.rules.table import FIXED_MODEL
-from denseam.studies.runner import run_studies
 from denseam.studies.study import Study
 from denseam.training.progress import Progress
 
@@ -43,8 +42,8 @@ from denseam.training.progress import Progress
 CLEAN_FROM = 8
 #: The scales along which exponents are measured, where those of a check do not suffice.
 SCALES = {"proportional": DEFAULT_SCALES["proportional"], "memories-only": (128, 256, 512, 1024, 2048)}
-#: Seeds by which exponents are measured, by which a rule is checked, and by which it is swept.
-SEEDS, SEEDS_OF_CHECK, SEEDS_OF_SWEEP = 12, 4, 6
+#: Seeds by which exponents are measured, and by which a rule is checked.
+SEEDS, SEEDS_OF_CHECK = 12, 4
 #: Digits of an exponent that is no fraction.
 DIGITS = 3
 #: Folder of the runs from which the exponents are measured, inside that of the check.
@@ -133,19 +132,21 @@ def propose(
     search = Search(study, measuring(study, quantities, measured_in, **training))
     rule = search.run()
     proposal = _with(study, rule, search.constants, search.unit)
-    unseen = range(max(seen) + 1, max(seen) + 1 + SEEDS_OF_SWEEP)
-    checked = dataclasses.replace(proposal, seeds=tuple(unseen)[:SEEDS_OF_CHECK], name="")
-    swept = _swept(proposal, search.unit, unseen)
+    unseen = tuple(range(max(seen) + 1, max(seen) + 1 + SEEDS_OF_SWEEP))
+    checked = dataclasses.replace(proposal, seeds=unseen[:SEEDS_OF_CHECK], name="")
+    passes = check_study(checked, out=measured_in, **training)
+    sweep = swept(proposal, search.unit, unseen)
+    sweep, judged = confirm(sweep, out, **training) if verify else (sweep, None)
     return Proposal(
-        swept,
+        sweep,
         search.factors,
         search.constants,
         search.unit,
         rule,
         activity(study.lagrangian),
         start,
-        check_study(checked, out=measured_in, **training),
-        verdict(run_studies(swept, out, **training).complete())[0] if verify else None,
+        passes,
+        judged,
     )
 
 
@@ -291,17 +292,3 @@ def _taken(before: Power, along: Law, apart: Mapping[str, Law], regime: str) -> 
     if regime == "steps-only":
         return dataclasses.replace(before, T=exponent)
     return dataclasses.replace(before, K=exponent) if regime == "memories-only" else Power(N=exponent)
-
-
-def _swept(study: Study, unit: float, seeds: Sequence[int]) -> Study:
-    """Return the sweep of learning rates over the smaller scales that verifies a proposed rule."""
-    return dataclasses.replace(
-        study,
-        scales=tuple(study.scales)[:3],
-        eta0=logspace(unit * 1e-3, unit, 10),
-        seeds=tuple(seeds),
-        epochs=max(16, study.epochs),
-        probes=(),
-        probe_steps=None,
-        name="",
-    )
