@@ -7,10 +7,11 @@ the machine at hand, and keeps its result there. `table` makes the page from tha
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -50,6 +51,20 @@ WITHOUT_ROW = (
     ("memories-only", "sparsemax", "adam"),
     ("memories-only", "softmax", "sgd"),
 )
+#: Rows of further activations, from the standard parameterization.
+ENERGIES = (
+    ("proportional", "softplus", "adam"),
+    ("proportional", "relative-entmax(1.5)", "adam"),
+    ("proportional", "relative-normmax(2)", "adam"),
+    ("proportional", "spherical-norm", "adam"),
+    ("proportional", "layer-norm", "muon"),
+    ("proportional", "sigmoid", "muon"),
+    ("memories-only", "softplus", "sgd"),
+    ("memories-only", "relative-entmax(1.5)", "sgd"),
+    ("memories-only", "layer-norm", "sgd"),
+    ("memories-only", "sigmoid", "adam"),
+    ("memories-only", "polynomial(0,1,0,0.3333)", "adam"),
+)
 
 
 def cases() -> dict[str, dict[str, Any]]:
@@ -66,7 +81,7 @@ def cases() -> dict[str, dict[str, Any]]:
             "activation": "relu", "optimizer": optimizer, "regime": "steps-only", "parameterization": start,
             "verify": False,
         }  # fmt: skip
-    for regime, activation, optimizer in WITHOUT_ROW:
+    for regime, activation, optimizer in (*WITHOUT_ROW, *ENERGIES):
         found[f"{activation} {optimizer} {regime}"] = {
             "activation": activation, "optimizer": optimizer, "regime": regime,
             "parameterization": "standard", "verify": True,
@@ -185,8 +200,14 @@ def _cell(factor: Mapping[str, Any], right: float | None) -> str:
     return f"{factor['exponent']:+.3f} [{low:+.2f}, {high:+.2f}]{row}{near}"
 
 
-def table() -> str:
-    """Return what was found along the path of each row of the prescription."""
+def _of(chosen: Sequence[tuple[str, str, str]], one: Mapping[str, Any]) -> bool:
+    """Return whether a search is one of these."""
+    case = one["case"]
+    return (case["regime"], case["activation"], case["optimizer"]) in chosen
+
+
+def table(of_energies: bool = False) -> str:
+    """Return what was found along the path of each row of the prescription, or of further activations."""
     rows = [
         (
             name,
@@ -197,7 +218,7 @@ def table() -> str:
             work(one),
         )
         for name, one in kept().items()
-        if one["prescribed"] and one["size"] != "T"
+        if one["prescribed"] and one["size"] != "T" and _of(ENERGIES, one) is of_energies
     ]
     return recorded.table(("row", "start", "$s_1$", "$s_2$", "$\\eta_W$", "check", "sweep", "time"), rows)
 
@@ -223,7 +244,7 @@ def apart() -> str:
     rows = []
     for name, one in kept().items():
         for key, factor in one["factors"].items():
-            if factor["apart"]:
+            if factor["apart"] and not _of(ENERGIES, one):
                 cells = [
                     f"{law['exponent']:+.2f} ± {(law['interval'][1] - law['interval'][0]) / 2:.2f}"
                     + ("" if law["growth"] == "power" else "~")
@@ -259,6 +280,7 @@ FRAGMENTS = {
     "found-apart.md": apart,
     "found-steps.md": steps,
     "found-without-row.md": without_row,
+    "found-energies.md": functools.partial(table, of_energies=True),
 }
 
 

@@ -195,24 +195,30 @@ def test_a_sweep_that_ends_below_the_optimum_is_extended(tmp_path):
     assert (first.eta0[0], first.eta0[-1], len(first.eta0)) == (pytest.approx(1e-5), pytest.approx(0.01), 10)
     (before,) = dam.verdict(dam.sweep(first, tmp_path))
     assert before.next.action is Action.EXTEND_GRID
-    last, judged = confirm(first, tmp_path)
+    last, judged = confirm(first, study.scales, tmp_path)
     assert last.eta0[:10] == first.eta0
     assert last.eta0[-1] >= 0.0999
     assert judged.cause is not Cause.OPTIMUM_AT_END
     assert len(dam.Store(tmp_path).read()) == len(last.runs())  # what was there is not trained again
-    again, same = confirm(first, None)  # also without a folder
+    again, same = confirm(first, study.scales, None)  # also without a folder
     assert (again.eta0, same.to_json()) == (last.eta0, judged.to_json())
 
 
-def test_a_sweep_gets_the_seeds_and_the_rates_that_its_verdict_asks_for():
-    study = dam.Study(activation="relu", optimizer="sgd", scales=(8, 16, 32), eta0=(0.1,))
-    study = swept(study, 1.0, range(12, 18))
-    assert extended(study, Next(Action.ADD_SEEDS, seeds=9)).seeds == tuple(range(12, 21))
-    assert len(extended(study, Next(Action.ADD_SEEDS, seeds=1000)).seeds) == 24
-    assert extended(study, Next(Action.ADD_SEEDS, seeds=4)) is None
-    lower = extended(study, Next(Action.LOWER_GRID, axis="eta0", side="low", value=1e-3))
+def test_a_sweep_gets_what_its_verdict_asks_for():
+    study = dam.Study(activation="relu", optimizer="sgd", scales=(8, 16, 32, 64), eta0=(0.1,))
+    first = swept(study, 1.0, range(12, 18))
+
+    def after(*step, **numbers):
+        return extended(first, Next(*step, **numbers), study.scales)
+
+    assert after(Action.ADD_SEEDS, seeds=9).seeds == tuple(range(12, 21))
+    assert len(after(Action.ADD_SEEDS, seeds=1000).seeds) == 24
+    assert after(Action.ADD_SEEDS, seeds=4) is None
+    lower = after(Action.LOWER_GRID, axis="eta0", side="low", value=1e-3)
     assert lower.eta0 == pytest.approx(np.logspace(-4, 0, 13))
-    assert extended(study, Next(Action.TRAIN_LONGER)) is extended(study, None) is None
+    assert after(Action.ADD_SCALE, scale=64).scales == (8, 16, 32, 64)
+    assert after(Action.ADD_SCALE, scale=128) is after(Action.TRAIN_LONGER) is None
+    assert extended(first, None, study.scales) is None
 
 
 @pytest.mark.slow

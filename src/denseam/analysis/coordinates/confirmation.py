@@ -1,7 +1,8 @@
 """The sweep of learning rates that confirms a proposed rule, or refutes it.
 
 The best learning rate of a new rule is known only roughly. So the sweep does what its verdict asks for: a
-wider grid, or more seeds. Seeds and learning rates that were run are kept.
+wider grid, more seeds, or another of the scales at which exponents were measured. Runs that are there are
+kept.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import contextlib
 import dataclasses
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from denseam.analysis.causes import Action, Next
@@ -22,8 +23,8 @@ from denseam.studies.study import Study
 
 #: Learning rates for each factor of ten, and the factors of ten of the first grid.
 PER_DECADE, DECADES = 3, 3
-#: Seeds of the first sweep, and the most of all.
-SEEDS, MOST_SEEDS = 6, 24
+#: Scales and seeds of the first sweep, and the most seeds of all.
+SCALES, SEEDS, MOST_SEEDS = 3, 6, 24
 #: How often the sweep may be extended.
 ROUNDS = 3
 
@@ -32,7 +33,7 @@ def swept(study: Study, unit: float, seeds: Sequence[int]) -> Study:
     """Return the first sweep: the smaller scales of a study, with learning rates up to `unit`."""
     return dataclasses.replace(
         study,
-        scales=tuple(study.scales)[:3],
+        scales=tuple(study.scales)[:SCALES],
         eta0=logspace(unit * 10.0**-DECADES, unit, PER_DECADE * DECADES + 1),
         seeds=tuple(seeds),
         epochs=max(16, study.epochs),
@@ -42,13 +43,17 @@ def swept(study: Study, unit: float, seeds: Sequence[int]) -> Study:
     )
 
 
-def confirm(study: Study, out: str | os.PathLike[str] | None, **training: Any) -> tuple[Study, Verdict]:
+def confirm(
+    study: Study, scales: Collection[int], out: str | os.PathLike[str] | None, **training: Any
+) -> tuple[Study, Verdict]:
     """Sweep, and extend the sweep as long as its verdict asks for it; return the last one and its verdict.
 
     Parameters
     ----------
     study
         The first sweep.
+    scales
+        The scales that it may have.
     out
         The folder of the runs.
     training
@@ -57,15 +62,15 @@ def confirm(study: Study, out: str | os.PathLike[str] | None, **training: Any) -
     with contextlib.nullcontext(out) if out is not None else tempfile.TemporaryDirectory() as folder:
         for left in reversed(range(ROUNDS + 1)):
             judged = verdict(run_studies(study, folder, **training).complete())[0]
-            wider = extended(study, judged.next) if left and judged.status == "INCONCLUSIVE" else None
+            wider = extended(study, judged.next, scales) if left and judged.status == "INCONCLUSIVE" else None
             if wider is None:
                 break
             study = wider
     return study, judged
 
 
-def extended(study: Study, step: Next | None) -> Study | None:
-    """Return a sweep with what its verdict asks for; None if that is neither a wider grid nor more seeds."""
+def extended(study: Study, step: Next | None, scales: Collection[int]) -> Study | None:
+    """Return a sweep with what its verdict asks for; None if it is nothing that a sweep may have more of."""
     rates, seeds = tuple(study.eta0), tuple(study.seeds)  # type: ignore[arg-type]  # tuples since it was made
     if step is None:
         return None
@@ -78,4 +83,6 @@ def extended(study: Study, step: Next | None) -> Study | None:
         count = min(step.seeds, MOST_SEEDS)
         more = range(max(seeds) + 1, max(seeds) + 1 + count - len(seeds))
         return dataclasses.replace(study, seeds=(*seeds, *more), name="") if more else None
+    if step.action is Action.ADD_SCALE and step.scale is not None and step.scale in scales:
+        return dataclasses.replace(study, scales=(*study.scales, step.scale), name="")
     return None

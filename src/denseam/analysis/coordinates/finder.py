@@ -136,7 +136,7 @@ def propose(
     checked = dataclasses.replace(proposal, seeds=unseen[:SEEDS_OF_CHECK], name="")
     passes = check_study(checked, out=measured_in, **training)
     sweep = swept(proposal, search.unit, unseen)
-    sweep, judged = confirm(sweep, out, **training) if verify else (sweep, None)
+    sweep, judged = confirm(sweep, study.scales, out, **training) if verify else (sweep, None)
     return Proposal(
         sweep,
         search.factors,
