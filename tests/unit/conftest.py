@@ -27,10 +27,10 @@ jax.config.update("jax_enable_x64", True)
 # Two workers compile the same programs; what one has compiled, the other reads.
 PROGRAMS = str(ROOT / ".pytest_cache" / "programs")
 jax.config.update("jax_compilation_cache_dir", PROGRAMS)
-jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 # So do the programs that tests start.
 os.environ["JAX_COMPILATION_CACHE_DIR"] = PROGRAMS
-os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
+os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 
 #: The files that take longest, in this order, so that none of them is begun last; the others come after them.
 LONGEST_FIRST = (
