@@ -78,6 +78,15 @@ def test_an_interrupt_that_python_drops_is_raised_again(number, code, capfd):
     assert capfd.readouterr().err == ""
 
 
+@pytest.fixture
+def as_in_a_terminal():
+    """What is started in the background, as these tests may be, ignores SIGINT."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("as_in_a_terminal")
 def test_no_command_drops_an_interrupt(monkeypatch, capfd):
     """Also before it looks for signals: packages take seconds to import."""
     monkeypatch.setattr(program.app, "main", lambda **_: dropping(signal.SIGINT))
