@@ -79,7 +79,8 @@ $(VENV)/.browser: pyproject.toml $(VENV)/.test
 	$(PIP) --editable '.[test,page]'
 	touch $@
 
-test-page: $(VENV)/.browser
+# Pages of the documentation are tested where they are built; a build that is asked for along with it comes first.
+test-page: $(VENV)/.browser | $(filter docs,$(MAKECMDGOALS))
 	@test -n "$${CHROMIUM:-$$(command -v chromium)}" || { echo "test-page needs Chromium: apt-get install chromium, or set CHROMIUM" >&2; exit 1; }
 	$(PYTEST) tests/page
 
