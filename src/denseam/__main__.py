@@ -1,7 +1,5 @@
 """Run the program with `python -m denseam`."""
 
-import sys
+from denseam.cli import run_and_leave
 
-from denseam.cli import main
-
-sys.exit(main())
+run_and_leave()

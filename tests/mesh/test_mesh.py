@@ -25,6 +25,7 @@ from denseam.rules import MemoriesOnly, Proportional, Shape
 from denseam.studies.runs import build
 from denseam.studies.study import Study
 from denseam.training.columns import Columns
+from denseam.training.contiguous import memories_side_by_side
 from denseam.training.mesh import Placement, make_mesh, parse_mesh
 from denseam.training.places import named
 from denseam.training.progress import Progress
@@ -55,6 +56,17 @@ def apart(a, b):
 KINDS = ("identity", "relu", "softmax", "tanh", "relative-entmax")
 #: Their σ jumps, so that rounding decides which memory answers, and whole runs differ.
 JUMPING = ("topk", "topshare")
+
+
+def test_the_order_of_an_array_on_several_devices_is_left_to_xla():
+    """XLA would gather it for an order that is asked for."""
+    Z = np.ones((16, 8), np.float32)
+    places = jax.sharding.NamedSharding(
+        jax.make_mesh((8,), ("memories",)), jax.sharding.PartitionSpec("memories")
+    )
+    for array, orders in ((Z, 1), (jax.device_put(Z, places), 0)):
+        text = jax.jit(memories_side_by_side).trace(array).lower(lowering_platforms=("cuda",)).as_text()
+        assert text.count("@LayoutConstraint") == orders
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])

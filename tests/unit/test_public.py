@@ -37,12 +37,43 @@ def test_importing_loads_no_optional_part():
     [
         ("import denseam", {"numpy", "scipy", "jax", "click"}),
         ("from denseam.cli import main; main(['--help'])", {"numpy", "scipy", "jax", "rich", "pyarrow"}),
-        ("import denseam.studies.runner", {"matplotlib", "pyarrow", "diffrax"}),
+        ("import denseam.studies.runner", {"matplotlib", "pyarrow", "diffrax", "scipy"}),
     ],
 )
 def test_nothing_is_imported_that_is_not_used(code, heavy):
     code += f"; import sys; assert not {heavy} & set(sys.modules), {heavy} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+
+
+def test_a_sweep_does_not_load_pandas_which_pyarrow_looks_for(tmp_path):
+    command = "sweep --activation relu --optimizer sgd --scales 8,16 --eta0 0.01 --epochs 1 --quiet --out"
+    code = f"""
+import sys
+import denseam.cli.program as program
+def leave(code):
+    assert code == 0 and "pyarrow" in sys.modules and "pandas" not in sys.modules
+    import pandas, pyarrow  # those who use it find it as ever
+    assert pyarrow.table({{"a": [1]}}).to_pandas()["a"][0] == 1
+    sys.exit(7)
+program._leave = leave
+sys.argv = ["denseam", *{command.split()!r}, {str(tmp_path / "runs")!r}]
+program.run_and_leave()"""
+    assert subprocess.run([sys.executable, "-c", code], stdout=subprocess.DEVNULL).returncode == 7
+
+
+def test_the_program_leaves_as_python_does(tmp_path):
+    """What is registered for the end is called, and what is written is there, also by a thread that is still at work."""
+    code = """
+import atexit, sys, threading, time
+from denseam.cli.program import _leave
+atexit.register(print, "registered")
+sys.stdout.write("written ")
+if len(sys.argv) > 1:
+    threading.Thread(target=lambda: (time.sleep(0.2), print("late", end=" "))).start()
+_leave(5)"""
+    for arguments, expected in (((), "written registered\n"), (("thread",), "written late registered\n")):
+        ended = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True)
+        assert (ended.returncode, ended.stdout, ended.stderr) == (5, expected, "")
 
 
 def test_the_bridge_to_pytorch_names_its_extra():

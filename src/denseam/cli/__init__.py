@@ -2,6 +2,6 @@
 
 # Importing a module registers its commands; `denseam --help` lists them in this order.
 from denseam.cli import rules, studies, finding, workflow, figures, machine  # noqa: F401, I001
-from denseam.cli.program import app, main
+from denseam.cli.program import app, main, run_and_leave
 
-__all__ = ["app", "main"]
+__all__ = ["app", "main", "run_and_leave"]

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import errno
 import io
 import json
 import os
 import sys
+import threading
 import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
 from denseam import __version__
 from denseam.cli.options import Command, Exemplified
+from denseam.ground import arrow
 from denseam.ground.errors import DataWarning, InputError, NotWritten, TrackerWarning
 from denseam.training.cache import keep_programs, use_no_programs
 from denseam.training.stopping import raised_again
@@ -92,6 +95,28 @@ def main(arguments: list[str] | None = None) -> int:
             return app.main(args=arguments, prog_name="denseam", standalone_mode=False, obj=chosen)
 
     return exit_code(command, chosen)
+
+
+def run_and_leave() -> NoReturn:
+    """Run the program in a process of its own, and end the process."""
+    arrow.pandas_is_used = False
+    # JAX would take most of a GPU's memory at once, which takes two seconds on a large one.
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    _leave(main())
+
+
+def _leave(code: int) -> NoReturn:
+    """End the process as `sys.exit` does, but leave its memory to the system.
+
+    Python would free every object and every compiled program by itself, which takes up to half a second.
+    """
+    if any(not thread.daemon for thread in threading.enumerate() if thread is not threading.current_thread()):
+        sys.exit(code)  # which waits for them
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):  # full or closed: that has been reported
+            stream.flush()
+    os._exit(code)
 
 
 def exit_code(run: Callable[[], Any], chosen: Mapping[str, bool]) -> int:

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.linalg import eigh
 
 from denseam.data.concerns import Concern, concerns
 from denseam.data.encoder import Encoder
@@ -220,6 +219,8 @@ class ArrayFamily:
     @functools.cache  # noqa: B019  # families live as long as the process
     def largest_eigenvalue(self, N: int) -> float:
         """Return the largest eigenvalue of the covariance of N features, from some of the samples."""
+        from scipy.linalg import eigh  # importing it takes longer than most commands need it for
+
         gram = _gram(self._encoded(N, self._for_spectrum(N), np.float64))
         last = len(gram) - 1
         return float(eigh(gram, eigvals_only=True, subset_by_index=(last, last))[0])

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from denseam import __version__
+from denseam.ground.arrow import pyarrow
 from denseam.ground.display import Drawn
 from denseam.ground.errors import InputError, shown
 from denseam.rules.fields import Kind, Parameter, parameters, short
@@ -157,8 +158,7 @@ class Records(Drawn, Sequence[Row]):
 
     def table(self) -> Any:
         """Return a `pyarrow.Table`."""
-        import pyarrow as pa
-
+        pa = pyarrow()
         own = all("size_name" not in row for row in self)
         return pa.Table.from_pylist(self._rows, schema=_schema() if own else None)
 

@@ -26,6 +26,7 @@ from jaxtyping import Array, Bool, Float
 
 from denseam.model.dense_am import DenseAM
 from denseam.model.lagrangians import Elementwise, Lagrangian
+from denseam.training.contiguous import memories_side_by_side
 
 #: How the two products of the gradient are computed: as one, as two, or as one over stacked pairs.
 Joined = bool | Literal["stacked"]
@@ -110,7 +111,8 @@ def column_functions(model: DenseAM) -> ColumnFunctions:
 
 def inward(model: DenseAM, V: Float[Array, "N B"]) -> Float[Array, "K B"]:
     """Return W V."""
-    return _product(model, model.W, V, model.W.dtype).astype(model.b.dtype)
+    product = _product(model, model.W, V, model.W.dtype)
+    return memories_side_by_side(product).astype(model.b.dtype)
 
 
 def outward(model: DenseAM, V: Float[Array, "K B"]) -> Float[Array, "N B"]:

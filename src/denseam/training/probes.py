@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.experimental.sparse.linalg import lobpcg_standard
 from jaxtyping import Array, Float
 
 from denseam.model.dense_am import DenseAM, Parameters
@@ -224,6 +223,8 @@ def _leading(S: Float[Array, "K B"]) -> tuple[Array, Array]:
         values, vectors = jnp.linalg.eigh(gram)
         values, vectors = values[::-1], vectors[:, ::-1]
     else:
+        from jax.experimental.sparse.linalg import lobpcg_standard  # brings all of scipy.sparse along
+
         start = jax.random.normal(jax.random.key(0), (B, 4), S.dtype)
         product = (lambda X: S.T @ (S @ X) / K) if gram is None else gram
         values, vectors, _ = lobpcg_standard(product, start, m=30)

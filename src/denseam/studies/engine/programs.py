@@ -75,7 +75,7 @@ def _of_groups(advanced: Mapping[str, Any]) -> _Functions:
 #: XLA tries many kernels for each product on a GPU, which takes most of the compilation. Where the runs are
 #: over in less than these seconds, it takes the one that it expects to be good.
 WORTH_TUNING = 1.0
-_AS_IT_IS = {"xla_gpu_autotune_level": 0}
+_AS_IT_IS = {"xla_gpu_autotune_level": 0, "xla_gpu_enable_triton_gemm": False}
 
 #: On a CPU a program is for one model, and several run at once, one on each core; drawing needs no program
 #: of the shape. On a GPU a program is for all models of a chunk, and reuses the memory of their parameters
