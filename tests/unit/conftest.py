@@ -92,7 +92,7 @@ def _quick_rates():
 
 
 #: Every compiled program takes some of the regions of memory that Linux allows a process (65,530 of them).
-MOST_REGIONS = 30_000
+MOST_REGIONS = 45_000
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -210,11 +210,14 @@ class DenseAM(eqx.Module):
         def drawn(name: Literal["W", "b", "c"], *shape: int, std: float = 1.0) -> Array:
             return normal(stream(seed, name), shape, dtype, std)
 
-        zero = bias_init == "zero"
+        def bias(name: Literal["b", "c"], size: int) -> Array:
+            # Zeros of NumPy need no program of their size.
+            return jnp.asarray(np.zeros(size, dtype)) if bias_init == "zero" else drawn(name, size)
+
         return cls(
             W=drawn("W", K, N, std=scales.W_std),
-            b=jnp.zeros(K, dtype) if zero else drawn("b", K),
-            c=jnp.zeros(N, dtype) if zero else drawn("c", N),
+            b=bias("b", K),
+            c=bias("c", N),
             s1=scales.s1,
             s2=scales.s2,
             s_b=scales.s_b,
