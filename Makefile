@@ -153,7 +153,7 @@ $(VENV)/.calibration: calibration/requirements.txt $(VENV)/.images
 calibration-data: $(VENV)/.calibration
 	$(BIN)/python -m calibration.families --out calibration/data
 
-# Tutorials are run, one of them with PyTorch.
+# Tutorials are run, one of them with PyTorch. PART=k/n draws every n-th figure of the gallery; all of them are judged.
 docs: $(VENV)/.docs $(VENV)/.pytorch
 	$(BIN)/sphinx-build -W --keep-going -q docs docs/_build/html
 	@echo "docs/_build/html/index.html"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
+import os
 import re
 import shutil
 import textwrap
@@ -104,7 +105,10 @@ def place_of(name: str) -> str:
 
 
 def _draw_gallery() -> dict[str, Any]:
-    """Draw and judge all figures if the records or the code have changed; return the findings."""
+    """Draw and judge all figures if the records or the code have changed; return the findings.
+
+    With PART=k/n every n-th is drawn, from the k-th on, and the others are only judged.
+    """
     from denseam.paper.catalog import catalog
     from denseam.paper.gallery import make_figures
     from denseam.paper.sizes import SIZES
@@ -113,14 +117,21 @@ def _draw_gallery() -> dict[str, Any]:
     inputs = [*recorded.RECORDS.rglob("*.parquet"), *recorded.RECORDS.rglob("*.npz")]
     for room in ("analysis", "paper", "report/plots"):  # judge, claim and draw
         inputs += (SOURCE / room).rglob("*.py")
-    digest = _digest(inputs)
+    part = os.environ.get("PART", "0/1")
+    digest = f"{_digest(inputs)} {part}"
     stamp, documents = out / "digest", out / "documents.json"
     if not stamp.is_file() or stamp.read_text() != digest:
         shutil.rmtree(out, ignore_errors=True)
-        for part in ("runs", "examples"):
-            shutil.copytree(recorded.RECORDS / part, out / part)
-        made = make_figures(catalog(), SIZES["paper"], out, train=False, formats=("png",))
-        whole = {one.figure.name: one.to_json() for one in made}
+        for folder in ("runs", "examples"):
+            shutil.copytree(recorded.RECORDS / folder, out / folder)
+        k, n = map(int, part.split("/"))
+        figures = catalog()
+        whole: dict[str, Any] = {figure.name: None for figure in figures}
+        drawn = figures[k::n]
+        judged = [figure for figure in figures if figure not in drawn]
+        for chosen, formats in ((drawn, ("png",)), (judged, ())):
+            for made in make_figures(chosen, SIZES["paper"], out, train=False, formats=formats):
+                whole[made.figure.name] = made.to_json()
         documents.write_text(json.dumps(whole), encoding="utf-8")
         stamp.write_text(digest)
     found: dict[str, Any] = json.loads(documents.read_text(encoding="utf-8"))

@@ -10,6 +10,8 @@ import jax
 import pytest
 import torch
 
+from tests import contexts as contexts
+
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_compilation_cache_dir", str(ROOT / ".pytest_cache" / "programs"))
 torch.set_num_threads(1)  # small matrices, and two workers on two cores

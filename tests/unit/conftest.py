@@ -6,7 +6,6 @@ import logging
 import os
 import re
 import subprocess
-import threading
 import zlib
 from pathlib import Path
 
@@ -20,8 +19,9 @@ if not os.environ.get("OPTIMIZED"):
 
 import jax
 import pytest
-from jax._src.interpreters import mlir
 from threadpoolctl import threadpool_limits
+
+from tests import contexts as contexts
 
 threadpool_limits(1)  # a plugin has loaded NumPy already, for which the variable above comes too late
 # Models are float32 unless asked otherwise, so this only makes float64 possible.
@@ -33,20 +33,6 @@ jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 # So do the programs that tests start.
 os.environ["JAX_COMPILATION_CACHE_DIR"] = PROGRAMS
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
-
-#: JAX makes a context of MLIR for every program it lowers, which takes a fifth of lowering a small one. Here each thread
-#: has one for all of them.
-_contexts = threading.local()
-_make_context = mlir.make_ir_context
-
-
-def _context():
-    if not hasattr(_contexts, "own"):
-        _contexts.own = _make_context()
-    return _contexts.own
-
-
-mlir.make_ir_context = _context
 
 #: The files that take longest, in this order, so that none of them is begun last; the others come after them.
 LONGEST_FIRST = (
@@ -88,6 +74,16 @@ def _quick_rates():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(planning, "SQUARE_ON_CPU", 256)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _small_blocks():
+    """Normal numbers in small blocks: most arrays here are small, and numbers do not depend on the blocks."""
+    from denseam.model import normals
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(normals, "BLOCK", 1 << 12)
         yield
 
 
