@@ -107,7 +107,7 @@ def place_of(name: str) -> str:
 def _draw_gallery() -> dict[str, Any]:
     """Draw and judge all figures if the records or the code have changed; return the findings.
 
-    With PART=k/n every n-th is drawn, from the k-th on, and the others are only judged.
+    With PART=k/n every n-th is written, from the k-th on; the others are only laid out.
     """
     from denseam.paper.catalog import catalog
     from denseam.paper.gallery import make_figures
@@ -117,10 +117,11 @@ def _draw_gallery() -> dict[str, Any]:
     inputs = [*recorded.RECORDS.rglob("*.parquet"), *recorded.RECORDS.rglob("*.npz")]
     for room in ("analysis", "paper", "report/plots"):  # judge, claim and draw
         inputs += (SOURCE / room).rglob("*.py")
-    part = os.environ.get("PART", "0/1")
-    digest = f"{_digest(inputs)} {part}"
+    part = os.environ.get("PART") or "0/1"
+    digest = _digest(inputs)
     stamp, documents = out / "digest", out / "documents.json"
-    if not stamp.is_file() or stamp.read_text() != digest:
+    sufficient = (digest, f"{digest} {part}")  # all of them, or this part
+    if not stamp.is_file() or stamp.read_text() not in sufficient:
         shutil.rmtree(out, ignore_errors=True)
         for folder in ("runs", "examples"):
             shutil.copytree(recorded.RECORDS / folder, out / folder)
@@ -133,7 +134,7 @@ def _draw_gallery() -> dict[str, Any]:
             for made in make_figures(chosen, SIZES["paper"], out, train=False, formats=formats):
                 whole[made.figure.name] = made.to_json()
         documents.write_text(json.dumps(whole), encoding="utf-8")
-        stamp.write_text(digest)
+        stamp.write_text(digest if n == 1 else f"{digest} {part}")
     found: dict[str, Any] = json.loads(documents.read_text(encoding="utf-8"))
     return found
 

@@ -2,4 +2,5 @@
 
 from denseam.cli import run_and_leave
 
-run_and_leave()
+if __name__ == "__main__":
+    run_and_leave()

@@ -158,10 +158,9 @@ def test_a_tracker_that_is_named_twice_keeps_every_run_once(name, tmp_path):
 @pytest.mark.parametrize(("variable", "value"), [("WANDB_MODE", "nonsense"), ("WANDB_PROJECT", "a/b:?")])
 def test_settings_that_wandb_refuses_are_one_line(variable, value, tmp_path):
     pytest.importorskip("wandb", reason="needs the extra 'wandb'")
-    code = "import denseam.cli; raise SystemExit(denseam.cli.main())"
     words = "sweep --activation relu --optimizer sgd --scales 8,16 --eta0 0.01 --log wandb --quiet --out out"
     found = subprocess.run(
-        [sys.executable, "-c", code, *words.split()], capture_output=True, text=True, cwd=tmp_path,
+        [sys.executable, "-m", "denseam", *words.split()], capture_output=True, text=True, cwd=tmp_path,
         env={**os.environ, variable: value},
     )  # fmt: skip
     assert found.returncode == 64, found.stderr

@@ -26,7 +26,7 @@ from tests import contexts as contexts
 threadpool_limits(1)  # a plugin has loaded NumPy already, for which the variable above comes too late
 # Models are float32 unless asked otherwise, so this only makes float64 possible.
 jax.config.update("jax_enable_x64", True)
-# Two workers compile the same programs; what one has compiled, the other reads.
+# Two workers compile the same programs; what one has compiled, the other reads, if it took longer than writing it.
 PROGRAMS = str(ROOT / ".pytest_cache" / "programs")
 jax.config.update("jax_compilation_cache_dir", PROGRAMS)
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)

@@ -51,8 +51,8 @@ def test_a_sweep_does_not_load_pandas_which_pyarrow_looks_for(tmp_path):
 import sys
 import denseam.cli.program as program
 def leave(code):
-    assert code == 0 and "pyarrow" in sys.modules and "pandas" not in sys.modules
-    import pandas, pyarrow  # those who use it find it as ever
+    assert code == 0 and "pyarrow" in sys.modules and not {{"pandas", "scipy"}} & sys.modules.keys()
+    import pandas, pyarrow  # those who ask for it find it
     assert pyarrow.table({{"a": [1]}}).to_pandas()["a"][0] == 1
     sys.exit(7)
 program._leave = leave
@@ -61,19 +61,35 @@ program.run_and_leave()"""
     assert subprocess.run([sys.executable, "-c", code], stdout=subprocess.DEVNULL).returncode == 7
 
 
-def test_the_program_leaves_as_python_does(tmp_path):
-    """What is registered for the end is called, and what is written is there, also by a thread that is still at work."""
-    code = """
+LEAVES = """
 import atexit, sys, threading, time
 from denseam.cli.program import _leave
+class Freed:
+    def __del__(self):
+        print("freed")
+kept = Freed()
 atexit.register(print, "registered")
 sys.stdout.write("written ")
-if len(sys.argv) > 1:
-    threading.Thread(target=lambda: (time.sleep(0.2), print("late", end=" "))).start()
+match sys.argv[1:]:
+    case ["thread"]:
+        threading.Thread(target=lambda: (time.sleep(0.2), print("late", end=" "))).start()
+    case ["profiler"]:
+        import cProfile
+        cProfile.Profile().enable()
 _leave(5)"""
-    for arguments, expected in (((), "written registered\n"), (("thread",), "written late registered\n")):
-        ended = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True)
-        assert (ended.returncode, ended.stdout, ended.stderr) == (5, expected, "")
+
+
+@pytest.mark.parametrize(
+    ("case", "printed"),
+    [
+        ("alone", "written registered\n"),
+        ("thread", "written late registered\nfreed\n"),
+        ("profiler", "written registered\nfreed\n"),
+    ],
+)
+def test_the_program_leaves_as_python_does_but_frees_nothing_that_nobody_waits_for(case, printed):
+    ended = subprocess.run([sys.executable, "-c", LEAVES, case], capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (5, printed, "")
 
 
 def test_the_bridge_to_pytorch_names_its_extra():

@@ -108,15 +108,25 @@ def run_and_leave() -> NoReturn:
 def _leave(code: int) -> NoReturn:
     """End the process as `sys.exit` does, but leave its memory to the system.
 
-    Python would free every object and every compiled program by itself, which takes up to half a second.
+    Python would free every object and every compiled program by itself, which takes up to half a second. It
+    does so if anything else depends on its end: other threads, a profiler or a debugger, a prompt.
     """
-    if any(not thread.daemon for thread in threading.enumerate() if thread is not threading.current_thread()):
-        sys.exit(code)  # which waits for them
+    others = [thread for thread in threading.enumerate() if thread is not threading.current_thread()]
+    if not all(thread.daemon for thread in others) or _observed():
+        sys.exit(code)
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):  # full or closed: that has been reported
             stream.flush()
     os._exit(code)
+
+
+def _observed() -> bool:
+    """Return whether a profiler, a debugger or a prompt is waiting for this process to end."""
+    monitoring = getattr(sys, "monitoring", None)  # from Python 3.12 on
+    tools = monitoring is not None and any(monitoring.get_tool(number) for number in range(6))
+    traced = sys.gettrace() is not None or sys.getprofile() is not None
+    return bool(tools or traced or sys.flags.interactive)
 
 
 def exit_code(run: Callable[[], Any], chosen: Mapping[str, bool]) -> int:

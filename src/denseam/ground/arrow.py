@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import importlib.abc
 import sys
+import threading
 from typing import Any
 
 #: Whether anything in this process may hand objects of pandas to PyArrow. The program itself never does.
 pandas_is_used = True
+#: Packages that may do so: trackers, and readers of data.
+USERS = frozenset({"pandas", "mlflow", "wandb", "datasets"})
 
 
 def pyarrow() -> Any:
@@ -19,19 +22,25 @@ def pyarrow() -> Any:
     global pandas_is_used
     import pyarrow as pa
 
-    if not pandas_is_used and "pandas" not in sys.modules:
-        sys.meta_path.insert(0, _NoPandas())
+    if not pandas_is_used and not USERS & sys.modules.keys():
+        finder = _NoPandas(threading.get_ident())
+        sys.meta_path.insert(0, finder)
         try:
-            pa.array([])  # looks for pandas, and does so only once
+            # Looks for pandas, and does so only once: from now on a series is a sequence like any other,
+            # until something asks for pandas by name, as `to_pandas` does.
+            pa.array([])
         finally:
-            del sys.meta_path[0]
-        pandas_is_used = True  # whoever imports it from now on may use it
+            sys.meta_path.remove(finder)
+        pandas_is_used = True
     return pa
 
 
 class _NoPandas(importlib.abc.MetaPathFinder):
-    """Finds that pandas is not installed."""
+    """Finds that pandas is not installed, for one thread."""
+
+    def __init__(self, thread: int) -> None:
+        self._thread = thread
 
     def find_spec(self, name: str, *_: Any) -> None:
-        if name == "pandas":
+        if name == "pandas" and threading.get_ident() == self._thread:
             raise ModuleNotFoundError(name=name)

@@ -212,7 +212,7 @@ class DenseAM(eqx.Module):
 
         def bias(name: Literal["b", "c"], size: int) -> Array:
             # Zeros of NumPy need no program of their size.
-            return jnp.asarray(np.zeros(size, dtype)) if bias_init == "zero" else drawn(name, size)
+            return jax.device_put(np.zeros(size, dtype)) if bias_init == "zero" else drawn(name, size)
 
         return cls(
             W=drawn("W", K, N, std=scales.W_std),

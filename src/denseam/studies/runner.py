@@ -136,7 +136,7 @@ def sweep(
 
 
 def run_studies(
-    study: Study | Sequence[Study], out: str | os.PathLike[str] | None = None, **options: Any
+    study: Study | Sequence[Study], out: str | os.PathLike[str] | Store | None = None, **options: Any
 ) -> Summary:
     """Do what `sweep` does, with the same options, and report how much was done."""
     studies = list(study) if isinstance(study, Sequence) and not isinstance(study, str) else [study]

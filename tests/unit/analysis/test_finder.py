@@ -23,6 +23,7 @@ from denseam.analysis.coordinates.slopes import Measurements, slopes
 from denseam.rules import prescription, standard
 from denseam.rules.table import AS_IN_PROPORTION, FAMILIES, FIXED_MODEL, TABLE
 from denseam.studies.rule_files import write_rule
+from denseam.studies.store import Store
 from docs.found import OF_STEPS, STARTS, own_lagrangians
 from tests.table import UNPRESCRIBED
 
@@ -196,7 +197,7 @@ def test_a_sweep_that_ends_below_the_optimum_is_extended(tmp_path):
     assert (first.eta0[0], first.eta0[-1], len(first.eta0)) == (pytest.approx(1e-5), pytest.approx(0.01), 10)
     (before,) = dam.verdict(dam.sweep(first, tmp_path))
     assert before.next.action is Action.EXTEND_GRID
-    last, judged = confirm(first, study.scales, tmp_path)
+    last, judged = confirm(first, study.scales, Store(tmp_path, remember=True))
     assert last.eta0[:10] == first.eta0
     assert last.eta0[-1] >= 0.0999
     assert judged.cause is not Cause.OPTIMUM_AT_END

@@ -34,7 +34,7 @@ STUDY = {
     "seeds": "1",
     "epochs": "1",
 }
-PROGRAM = [sys.executable, "-c", "import sys; from denseam.cli import main; sys.exit(main())"]
+PROGRAM = [sys.executable, "-m", "denseam"]
 
 
 def started(*arguments, shell="", **options):

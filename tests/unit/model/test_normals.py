@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 
 from denseam.model import normals
+from denseam.model.dense_am import DenseAM
+from denseam.model.lagrangians import ReLU
 from denseam.model.streams import stream
+from denseam.rules import Shape, prescription
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (5, 3), (257, 129)])
@@ -42,3 +45,11 @@ def test_a_new_shape_needs_no_new_program(compiled):
     before = len(compiled)
     normals.normal(stream(1, "data"), (41, 43), jnp.float32)
     assert compiled[before:] == []
+
+
+def test_a_model_of_a_new_size_needs_no_new_program(compiled):
+    scales = [prescription("relu", "adam").at(Shape(N=N, K=2 * N, P=20, B=5), eta0=0.1) for N in (13, 17)]
+    for each in scales:
+        compiled.clear()
+        DenseAM.create(each, ReLU(), seed=0, dtype=jnp.float32)
+    assert compiled == []

@@ -8,7 +8,7 @@ import pytest
 from denseam.model.lagrangians import Identity, Tanh
 from denseam.model.streams import stream
 from denseam.training import batches, drawing
-from denseam.training.batches import View, sample_order
+from denseam.training.batches import View, mean_square, sample_order
 
 N, P, B, STEPS = 11, 29, 4, 5
 VIEWS = {
@@ -18,6 +18,16 @@ VIEWS = {
     "hidden": View(None, 3, "block"),
     "delayed": View(None, delayed=True),
 }
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("shape", [(4, 6, 5), (2, 3, 6, 5)])
+def test_mean_squares_are_the_same_on_the_host_and_in_a_program(shape, dtype):
+    Y = jnp.asarray(np.random.default_rng(0).normal(size=shape), dtype)
+    here, there = mean_square(Y), jax.jit(mean_square)(Y)
+    assert here.dtype == there.dtype == dtype
+    np.testing.assert_allclose(here, np.mean(np.asarray(Y) ** 2, axis=(-1, -2)), rtol=1e-6)
+    np.testing.assert_allclose(here, there, rtol=1e-6)
 
 
 def equal(one, other):

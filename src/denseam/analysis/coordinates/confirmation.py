@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import os
 import tempfile
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -19,6 +18,7 @@ from denseam.analysis.transfer import verdict
 from denseam.analysis.verdicts import Verdict
 from denseam.rules.fields import logspace
 from denseam.studies.runner import run_studies
+from denseam.studies.store import Store
 from denseam.studies.study import Study
 
 #: Learning rates for each factor of ten, and the factors of ten of the first grid.
@@ -44,7 +44,7 @@ def swept(study: Study, unit: float, seeds: Sequence[int]) -> Study:
 
 
 def confirm(
-    study: Study, scales: Collection[int], out: str | os.PathLike[str] | None, **training: Any
+    study: Study, scales: Collection[int], out: Store | None, **training: Any
 ) -> tuple[Study, Verdict]:
     """Sweep, and extend the sweep as long as its verdict asks for it; return the last one and its verdict.
 
@@ -55,7 +55,7 @@ def confirm(
     scales
         The scales that it may have.
     out
-        The folder of the runs.
+        Where the runs are kept.
     training
         Further arguments of `sweep`.
     """

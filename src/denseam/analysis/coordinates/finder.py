@@ -35,6 +35,7 @@ from denseam.ground.errors import InputError
 from denseam.rules import Parameterization, Power, Shape
 from denseam.rules.powers import ONE
 from denseam.rules.table import FIXED_MODEL
+from denseam.studies.store import Store
 from denseam.studies.study import Study
 from denseam.training.progress import Progress
 
@@ -124,10 +125,12 @@ def propose(
     `training` are further arguments of `sweep`. The runs of the search are in a folder of their own, so that
     `check_records` of the folder judges only the check itself.
     """
-    measured_in = None if out is None else Path(out) / MEASURED
+    kept, measured_in = None, None
+    if out is not None:  # both are read after every few runs
+        kept, measured_in = (Store(Path(out, *name), remember=True) for name in ((), (MEASURED,)))
     seen = tuple(study.seeds)  # type: ignore[arg-type]  # a tuple since its construction
     few = dataclasses.replace(study, seeds=seen[:SEEDS_OF_CHECK], name="")
-    start = check_study(few, out=out, **training)
+    start = check_study(few, out=kept, **training)
     quantities = [quantity for _, quantity in factors_of(study)]
     search = Search(study, measuring(study, quantities, measured_in, **training))
     rule = search.run()
@@ -136,7 +139,7 @@ def propose(
     checked = dataclasses.replace(proposal, seeds=unseen[:SEEDS_OF_CHECK], name="")
     passes = check_study(checked, out=measured_in, **training)
     sweep = swept(proposal, search.unit, unseen)
-    sweep, judged = confirm(sweep, study.scales, out, **training) if verify else (sweep, None)
+    sweep, judged = confirm(sweep, study.scales, kept, **training) if verify else (sweep, None)
     return Proposal(
         sweep,
         search.factors,

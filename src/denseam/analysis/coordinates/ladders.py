@@ -6,7 +6,6 @@ Any shape is a study of its own, since no regime lets the features grow alone.
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -17,6 +16,7 @@ from denseam.ground.errors import InputError
 from denseam.rules import MemoriesOnly, Parameterization, Shape
 from denseam.studies.records import PROBE_COLUMNS, Records
 from denseam.studies.runner import run_studies
+from denseam.studies.store import Store
 from denseam.studies.study import Study
 
 #: Each size of a ladder relative to the shape in its middle.
@@ -69,10 +69,8 @@ def _grown(shape: Shape, letter: str, size: int) -> Shape:
     return Shape(**grown | {"P": max(grown["P"], grown["B"])})
 
 
-def measuring(
-    study: Study, quantities: Sequence[str], out: str | os.PathLike[str] | None, **training: Any
-) -> Measure:
-    """Return what measures the first step of a study's model at any shape; runs are kept in a folder.
+def measuring(study: Study, quantities: Sequence[str], out: Store | None, **training: Any) -> Measure:
+    """Return what measures the first step of a study's model at any shape; runs are kept in a store.
 
     All `quantities` are measured together, so that each shape has one program.
     """

@@ -19,6 +19,7 @@ from denseam.studies.description import DOCUMENT
 from denseam.studies.documents import flat, from_document, problems_of
 from denseam.studies.records import Records
 from denseam.studies.runner import run_studies
+from denseam.studies.store import Store
 from denseam.studies.study import Study
 from denseam.training.progress import Progress
 from denseam.training.quantities import log_spaced
@@ -109,7 +110,7 @@ def check(
     return check_study(study, out=out, progress=progress, executor=executor)
 
 
-def check_study(study: Study, *, out: str | os.PathLike[str] | None = None, **training: Any) -> Check:
+def check_study(study: Study, *, out: str | os.PathLike[str] | Store | None = None, **training: Any) -> Check:
     """Check a study made by `checked_study`; `training` are further arguments of `sweep`.
 
     If workers cannot train a run, nothing is judged: `RunsSetAside` is raised, and the same call resumes.

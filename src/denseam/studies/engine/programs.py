@@ -73,8 +73,8 @@ def _of_groups(advanced: Mapping[str, Any]) -> _Functions:
 
 
 #: XLA tries many kernels for each product on a GPU, which takes most of the compilation. Where the runs are
-#: over in less than these seconds, it takes the one that cuBLAS expects to be good. (Of Triton's kernels it
-#: would take a small one, whatever the product.)
+#: over in less than these seconds, and always for drawing and evaluation, it takes the one that cuBLAS
+#: expects to be good. (Of Triton's kernels it would take a small one, whatever the product.)
 WORTH_TUNING = 1.0
 _AS_IT_IS = {"xla_gpu_autotune_level": 0, "xla_gpu_enable_triton_gemm": False}
 
