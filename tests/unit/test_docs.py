@@ -135,3 +135,16 @@ def test_every_page_command_and_public_name_is_in_the_plain_text(generate):
     assert [name for name in public if not re.search(rf"^- `{name}[(`]", text, re.M)] == []
     assert not re.search(r": *$", text, re.M)  # each has a sentence
     assert len(text) < 50_000
+
+
+def test_no_line_is_lost_as_a_comment():
+    """MyST takes a line that begins with a per cent sign for a comment, and a paragraph around it for two."""
+    pages = [*DOCS.rglob("*.md"), ROOT / "README.md", ROOT / "CHANGELOG.md"]
+    lost = [
+        f"{page.relative_to(ROOT)}:{number}"
+        for page in pages
+        if not {"_build", "_generated"} & set(page.parts)
+        for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1)
+        if line.startswith("%")
+    ]
+    assert not lost, lost
