@@ -127,7 +127,7 @@ def propose(
     """
     kept, measured_in = None, None
     if out is not None:  # both are read after every few runs
-        kept, measured_in = (Store(Path(out, *name), remember=True) for name in ((), (MEASURED,)))
+        kept, measured_in = Store(out, remember=True), Store(Path(out) / MEASURED, remember=True)
     seen = tuple(study.seeds)  # type: ignore[arg-type]  # a tuple since its construction
     few = dataclasses.replace(study, seeds=seen[:SEEDS_OF_CHECK], name="")
     start = check_study(few, out=kept, **training)
