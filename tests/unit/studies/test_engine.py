@@ -13,7 +13,7 @@ import denseam as dam
 from denseam.ground.errors import InputError
 from denseam.rules.optimizers import OPTIMIZERS
 from denseam.studies import engine
-from denseam.studies.engine import ahead, chunks, train_runs, train_studies
+from denseam.studies.engine import ahead, chunks, layouts, train_runs, train_studies
 from denseam.studies.engine.programs import Program, Recent
 from denseam.studies.engine.times import Times
 from denseam.studies.runner import run_studies
@@ -168,11 +168,54 @@ def test_a_gpu_compiles_ahead_what_it_will_call(monkeypatch, compiled, case):
 
 
 def test_workers_begin_with_different_shapes_and_with_the_largest():
-    programs = [Program(STUDY, STUDY.shape(scale), "cpu", Progress(), 2) for scale in (16, 32)]
-    runs = STUDY.runs()
-    items = [(program, [runs[:count]]) for program in programs for count in (1, 3, 2)]
+    study = replace(STUDY, scales=(16,), seeds=3)
+    programs = [Program(study, study.shape(scale), "cpu", Progress(), 2) for scale in (16, 32)]
+    groups = [[spec for spec in study.runs() if spec.seed == seed] for seed in range(3)]
+    items = [(p, [group[:count]]) for p in programs for group, count in zip(groups, (1, 3, 2), strict=True)]
     ordered = [(program.shape.N, len(chunk[0])) for program, chunk in chunks.in_order(items)]
     assert ordered == [(32, 3), (16, 3), (32, 2), (32, 1), (16, 2), (16, 1)]
+
+
+def test_parts_of_a_group_follow_each_other():
+    """They have the same batches, of which only the last few are kept."""
+    study = replace(STUDY, scales=(16,), eta0=tuple(np.geomspace(0.001, 0.1, 13)), seeds=3)
+    program = Program(study, study.shape(16), "cpu", Progress(), threads=2)
+    parts = chunks.in_order([(program, chunk) for chunk in chunks.cut(study.runs(), program, 2)])
+    assert [(chunk[0][0].seed, len(chunk[0])) for _, chunk in parts] == [
+        (seed, runs) for seed in range(3) for runs in (6, 7)
+    ]
+
+
+def test_parts_of_a_group_are_given_the_same_data(monkeypatch):
+    """On a CPU; a GPU has few chunks of a group, and little room."""
+    drawn = []
+    make = layouts._group
+    monkeypatch.setattr(
+        layouts, "_group", lambda program, spec: drawn.append(spec.seed) or make(program, spec)
+    )
+    study = replace(STUDY, scales=(16,), eta0=tuple(np.geomspace(0.001, 0.1, 13)), seeds=2)
+    assert len(chunks.cut(study.runs(), Program(study, study.shape(16), "cpu", Progress(), 2), 2)) == 4
+    assert len(outcomes(study, workers=2)) == 26
+    assert sorted(drawn) == [0, 1]
+
+
+def test_untrained_models_that_differ_in_their_learning_rate_alone_are_evaluated_once(monkeypatch):
+    evaluated = []
+    evaluate = Program.evaluate
+    monkeypatch.setattr(
+        Program,
+        "evaluate",
+        lambda self, model, batches: evaluated.append(model) or evaluate(self, model, batches),
+    )
+    study = replace(STUDY, scales=(16,), seeds=1, axes={"s1_0": (0.5, 1.0)})
+    results = outcomes(study, workers=1)
+    assert len(results) == 6
+    assert len(evaluated) == 2 + 6  # before training, and after it
+    initial = {o.spec.values["s1_0"]: o.initial_mse for o in results.values()}
+    assert len(set(initial.values())) == 2
+    for o in results.values():
+        assert o.initial_mse == initial[o.spec.values["s1_0"]]
+        assert o.initial_mse == pytest.approx(alone(study, o.spec).initial_mse, rel=1e-5)
 
 
 def test_chunks_of_a_gpu_are_as_long_as_may_be_lost(monkeypatch):

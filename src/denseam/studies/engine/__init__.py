@@ -156,6 +156,7 @@ def _train(
             left[program] -= 1
             if not left[program]:
                 program.segments.clear()  # other studies need the memory
+                program.groups.clear()
             yield program.study, outcomes
             progress.finished(outcomes)  # now they are saved
         if failure is not None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import jax.numpy as jnp
 
@@ -55,11 +56,14 @@ def in_order(chunks: Sequence[tuple[Program, Chunk]]) -> list[tuple[Program, Chu
     """Return the chunks of all shapes in the order of their training.
 
     First one of each shape, so that their programs are compiled side by side; then the others. The largest
-    come first, so that no worker begins with a long one when the others are about to end.
+    come first, so that no worker begins with a long one when the others are about to end. Parts of one group
+    follow each other: the batches of one serve the next.
     """
-    programs = dict.fromkeys(program for program, _ in chunks)
-    operations = {program: program.study.operations(program.shape) for program in programs}
-    largest = sorted(chunks, key=lambda item: -sum(map(len, item[1])) * operations[item[0]])
+    operations: dict[Any, float] = {}
+    for program, chunk in chunks:
+        of_all = sum(map(len, chunk)) * program.study.operations(program.shape)
+        operations[_batches(program, chunk)] = max(of_all, operations.get(_batches(program, chunk), 0.0))
+    largest = sorted(chunks, key=lambda item: -operations[_batches(*item)])
     seen: set[Program] = set()
     first: list[tuple[Program, Chunk]] = []
     others: list[tuple[Program, Chunk]] = []
@@ -67,6 +71,12 @@ def in_order(chunks: Sequence[tuple[Program, Chunk]]) -> list[tuple[Program, Chu
         (others if program in seen else first).append((program, chunk))
         seen.add(program)
     return first + others
+
+
+def _batches(program: Program, chunk: Chunk) -> tuple[Program, int, float]:
+    """Return what decides the batches of a chunk's first group."""
+    first = chunk[0][0]
+    return program, first.seed, first.values["noise"]
 
 
 def halves(chunk: Chunk) -> list[Chunk]:

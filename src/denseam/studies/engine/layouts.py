@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from denseam.model.dense_am import Parameters
 from denseam.model.normals import on_host
 from denseam.model.streams import stream
 from denseam.studies.engine.chunks import Chunk, segment_steps
@@ -45,6 +46,7 @@ def train_chunk(
 class Group(NamedTuple):
     """What the runs of one seed and one noise level share."""
 
+    start: Parameters
     data: Array
     fresh: Array
     key: Array
@@ -56,6 +58,7 @@ class Group(NamedTuple):
 def _group(program: Program, spec: RunSpec) -> Group:
     source, dtype = program.study.source(), program.dtype
     return Group(
+        start=build(program.study, spec, None, dtype)[0].parameters,
         data=jax.device_put(source.samples(program.shape, spec.seed, dtype)),
         fresh=jax.device_put(source.heldout(program.shape, spec.seed, dtype)),
         key=stream(spec.seed, "noise"),
@@ -98,19 +101,23 @@ class Layout(abc.ABC):
 
     def __init__(self, program: Program, chunk: Chunk, progress: Progress, stop: threading.Event) -> None:
         self.program, self.chunk, self.progress, self.stop = program, chunk, progress, stop
+        self.place = str(jax.device_put(np.zeros(())).devices())
         self.built = []
         with _making(program):
-            self.groups = [_group(program, specs[0]) for specs in chunk]
-            for specs in chunk:
-                start = build(program.study, specs[0], None, program.dtype)[0].parameters
-                self.built.append([build(program.study, spec, start, program.dtype) for spec in specs])
+            self.groups = [self._group(specs[0]) for specs in chunk]
+            for specs, group in zip(chunk, self.groups, strict=True):
+                self.built.append([build(program.study, spec, group.start, program.dtype) for spec in specs])
         self.view = View.of(self.built[0][0][0], program.study.hidden(program.shape), program.study.hide_by)
         self.T = segment_steps(program, chunk)
-        self.place = str(jax.device_put(np.zeros(())).devices())
         shape = (len(chunk), len(chunk[0]))
         self.errors = np.full((*shape, program.steps), np.inf)
         self.probes = np.full((*shape, len(program.probe_steps), len(program.study.probes)), np.nan)
         self.seconds = np.zeros(shape)
+
+    def _group(self, spec: RunSpec) -> Group:
+        which = spec.seed, spec.values["noise"], self.place
+        group: Group = self.program.groups.get(which, lambda: _group(self.program, spec))
+        return group
 
     def run(self) -> list[Outcome]:
         """Train, evaluate, and return the outcome of every run."""
@@ -246,7 +253,7 @@ class OneByOne(Layout):
         parameters = [model.parameters for model, _ in built]
         # The state of every optimizer begins with zeros, so that of one model serves all.
         model, optimizer = built[0]
-        states = [optimizer.init(model.parameters)] * len(built)
+        states = [_zeros(jax.eval_shape(optimizer.init, model.parameters))] * len(built)
         alive = [True] * len(specs)
         clock = time.perf_counter()
 
@@ -278,10 +285,14 @@ class OneByOne(Layout):
         return [frame.with_parameters(trained) for frame, trained in zip(frames, parameters, strict=True)]
 
     def _untrained(self) -> Any:
-        return [model for model, _ in self.built[0]]
+        """Return the models before training; those that differ in their optimizer alone are one object."""
+        first: dict[Any, Any] = {}
+        return [first.setdefault(_frame_key(model), model) for model, _ in self.built[0]]
 
     def _evaluated(self, models: Any, batches: Batch) -> Float[np.ndarray, "groups models batches"]:
-        return np.stack([self.program.evaluate(model, batches) for model in models])[None]
+        distinct = {id(model): model for model in models}
+        errors = {key: self.program.evaluate(model, batches) for key, model in distinct.items()}
+        return np.stack([errors[id(model)] for model in models])[None]
 
     def _joined(self, groups: Sequence[Any]) -> Any:
         return groups[0]
@@ -337,6 +348,17 @@ class Together(Layout):
     def _without(self, steps: int, segment: Batch) -> Batch:
         rest: Batch = jax.tree.map(lambda V: V[:, steps:], segment)
         return rest
+
+
+def _frame_key(model: Any) -> tuple[Any, ...]:
+    """Return what a model is besides its parameters, as a key of dictionaries."""
+    leaves, structure = jax.tree.flatten(model.without_parameters())
+    return structure, *(np.asarray(leaf).tobytes() for leaf in leaves)
+
+
+def _zeros(like: Any) -> Any:
+    """Return zeros of these shapes and types, for which no program is compiled."""
+    return jax.tree.map(lambda leaf: jax.device_put(np.zeros(leaf.shape, leaf.dtype)), like)
 
 
 @jax.jit

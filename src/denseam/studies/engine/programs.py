@@ -10,7 +10,7 @@ import functools
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -27,6 +27,8 @@ from denseam.training.columns import Batch
 from denseam.training.devices import RATES, dtype_of, memory, products
 from denseam.training.progress import Progress
 from denseam.training.run import advance, evaluate
+
+T = TypeVar("T")
 
 
 def _draw_groups(data: Array, samples: Array, keys: Array, first: Array, noise: Array, view: View) -> Batch:
@@ -115,7 +117,8 @@ class Program:
         self.recompute = recomputes(
             shape, study.optimizer, self.memory, jnp.dtype(self.dtype).itemsize, bool(study.probes)
         )
-        self.segments = Recent(2 * threads)  # per worker one in use, one being drawn
+        self.segments = Recent[Batch](2 * threads)  # per worker one in use, one being drawn
+        self.groups = Recent[Any](threads if platform == "cpu" else 0)  # a GPU has few chunks of a group
         self._progress, self._announced, self._announcing = progress, False, threading.Lock()
         short = runs * study.operations(shape) / RATES["gpu"] < WORTH_TUNING
         on_gpu = _ON_GPU_IN_SHORT if short else _ON_GPU
@@ -169,34 +172,34 @@ class Program:
         return jnp.asarray(np.isin(np.arange(first, first + count), self.probe_steps))
 
 
-class Recent:
-    """The last few segments that were drawn.
+class Recent(Generic[T]):
+    """The last few arrays that were drawn: segments, or what the runs of a seed share.
 
-    Workers on one seed need the same segments at about the same time, and drawing a segment costs up to a
-    tenth of training on it: one of them draws it, and only those that need it wait.
+    Workers on one seed need the same ones at about the same time, and drawing a segment costs up to a tenth
+    of training on it: one of them draws it, and only those that need it wait.
     """
 
     def __init__(self, most: int) -> None:
         self._most, self._lock = most, threading.Lock()
-        self._held: dict[Any, Future[Batch]] = {}
+        self._held: dict[Any, Future[T]] = {}
 
-    def get(self, which: Any, draw: Callable[[], Batch]) -> Batch:
-        """Return a segment; draw it if it is not among the last few."""
+    def get(self, which: Any, draw: Callable[[], T]) -> T:
+        """Return what has this key; draw it if it is not among the last few."""
         with self._lock:
             known = self._held.pop(which, None)
-            segment = self._held[which] = Future() if known is None else known
+            drawn = self._held[which] = Future() if known is None else known
             while len(self._held) > self._most:
                 del self._held[next(iter(self._held))]
         if known is None:
             try:
-                segment.set_result(draw())
+                drawn.set_result(draw())
             except BaseException as error:
-                segment.set_exception(error)
+                drawn.set_exception(error)
                 with self._lock:
                     self._held.pop(which, None)
-        return segment.result()
+        return drawn.result()
 
     def clear(self) -> None:
-        """Let all segments go."""
+        """Let all of them go."""
         with self._lock:
             self._held.clear()
