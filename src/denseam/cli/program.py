@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import errno
+import gc
 import io
 import json
 import os
@@ -100,6 +101,8 @@ def main(arguments: list[str] | None = None) -> int:
 def run_and_leave() -> NoReturn:
     """Run the program in a process of its own, and end the process."""
     arrow.pandas_is_used = False
+    # Imports and traced programs make many objects that stay; looking at them so often is a tenth of a start.
+    gc.set_threshold(100_000, 20, 100)
     # JAX would take most of a GPU's memory at once, which takes two seconds on a large one.
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     _leave(main())
