@@ -52,6 +52,7 @@ def _of_functions(lagrangian: Lagrangian) -> list[functools.partial[None]]:
         jacobian_is_symmetric,
         value_is_convex,
         leading_axes_are_samples,
+        total_is_that_of_the_activations,
     ]
     if isinstance(lagrangian, Elementwise):
         checks.append(potential_acts_on_each_neuron)
@@ -146,6 +147,15 @@ def jacobian_is_symmetric(lagrangian: Lagrangian) -> None:
 
     h, u, v = _draws((_K,), (_K,), (_K,))
     _close(product(h, u, v), product(h, v, u), 1e-12, "u·Jv against v·Ju")
+
+
+def total_is_that_of_the_activations(lagrangian: Lagrangian) -> None:
+    """If `total` is given, Σ_k σ_k = total at any h: training then leaves out C before σ and around J."""
+    if lagrangian.total is None:
+        return
+    (h,) = _draws((_B, _K), scale=3.0)
+    sums = jnp.sum(lagrangian.activation(h), axis=-1)
+    _close(sums, jnp.full(_B, lagrangian.total), 1e-12, "Σσ against total")
 
 
 def value_is_convex(lagrangian: Lagrangian) -> None:

@@ -25,11 +25,11 @@ from denseam.rules import MemoriesOnly, Proportional, Shape
 from denseam.studies.runs import build
 from denseam.studies.study import Study
 from denseam.training.columns import Columns
-from denseam.training.contiguous import memories_side_by_side
 from denseam.training.mesh import Placement, make_mesh, parse_mesh
 from denseam.training.places import named
 from denseam.training.progress import Progress
 from denseam.training.run import advance
+from denseam.training.stored import memories_side_by_side
 from denseam.workflow.memorizing import memorize
 from denseam.workflow.memory import Memory
 from denseam.workflow.recipe import Recipe, read_recipe, write_result

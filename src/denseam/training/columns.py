@@ -25,8 +25,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from denseam.model.dense_am import DenseAM
-from denseam.model.lagrangians import Elementwise, Lagrangian
-from denseam.training.contiguous import memories_side_by_side
+from denseam.model.lagrangians import Elementwise, Lagrangian, Softmax
+from denseam.training.stored import memories_side_by_side, stored
 
 #: How the two products of the gradient are computed: as one, as two, or as one over stacked pairs.
 Joined = bool | Literal["stacked"]
@@ -87,6 +87,8 @@ def of_columns(lagrangian: Lagrangian) -> OfColumns:
     def by_column(function: Callable[..., Array]) -> Callable[..., Array]:
         if isinstance(lagrangian, Elementwise):
             return function
+        if isinstance(lagrangian, Softmax):
+            return functools.partial(function, axis=-2)
         return lambda *columns: jnp.swapaxes(function(*(jnp.swapaxes(V, -1, -2) for V in columns)), -1, -2)
 
     return OfColumns(by_column(lagrangian.activation), by_column(lagrangian.jacobian_product))
@@ -104,9 +106,22 @@ def column_functions(model: DenseAM) -> ColumnFunctions:
     """Return the functions of a model's hidden neurons, which act along rows, for samples as columns."""
 
     def centre(V: Array) -> Array:
-        return V - jnp.mean(V, axis=0, keepdims=True) if model.centred else V
+        return V - jnp.mean(V, axis=-2, keepdims=True) if model.centred else V
 
     return ColumnFunctions(centre, *of_columns(model.activation))
+
+
+def centred(model: DenseAM, S: Float[Array, "*steps K B"]) -> Float[Array, "*steps K B"]:
+    """Return Cσ of activations σ: those with a fixed sum have a fixed mean."""
+    total = model.activation.total
+    if total is None or not model.centred:
+        return column_functions(model).centre(S)
+    return S - total / S.shape[-2]
+
+
+def centred_within(model: DenseAM, V: Float[Array, "K B"]) -> Float[Array, "K B"]:
+    """Return CV before σ or around J. If activations have a fixed sum, σ(CZ) = σ(Z) and CJC = J: V itself."""
+    return V if model.activation.total is not None else column_functions(model).centre(V)
 
 
 def inward(model: DenseAM, V: Float[Array, "N B"]) -> Float[Array, "K B"]:
@@ -117,7 +132,7 @@ def inward(model: DenseAM, V: Float[Array, "N B"]) -> Float[Array, "K B"]:
 
 def outward(model: DenseAM, V: Float[Array, "K B"]) -> Float[Array, "N B"]:
     """Return Wᵀ V."""
-    return _product(model, model.W.T, V, model.b.dtype)
+    return stored(_product(model, model.W.T, V, model.b.dtype))
 
 
 def _product(
@@ -134,13 +149,24 @@ _summed_over_pairs = functools.partial(jnp.einsum, "tkb,tnb->kn")
 
 
 def hidden(model: DenseAM, G: Float[Array, "N B"]) -> Float[Array, "K B"]:
-    """Return Z = s1 W̃G + b̃1ᵀ."""
-    return column_functions(model).centre(model.s1 * inward(model, G) + (model.s_b * model.b)[:, None])
+    """Return Z = s1 W̃G + b̃1ᵀ, without the centring if σ does not see it.
+
+    It is W times s1 G. Models on a GPU share G but not s1 G, even if their s1 are equal: of a G that they
+    share, XLA makes one tall product of all of them, with the samples side by side.
+    """
+    return centred_within(model, inward(model, model.s1 * G) + (model.s_b * model.b)[:, None])
 
 
 def readout(model: DenseAM, S: Float[Array, "K B"]) -> Float[Array, "N B"]:
     """Return F = s2 WᵀS + c1ᵀ."""
     return model.s2 * outward(model, S) + (model.s_c * model.c)[:, None]
+
+
+def backward(model: DenseAM, Z: Float[Array, "K B"], V: Float[Array, "N B"]) -> Float[Array, "K B"]:
+    """Return A = C J C (W V), in the type of W: it is stored for two products and a sum."""
+    _, _, jacobian_product = column_functions(model)
+    A = centred_within(model, jacobian_product(Z, centred_within(model, inward(model, V))))
+    return stored(A.astype(model.W.dtype))
 
 
 def outer_and_inner(model: DenseAM, S: Array, R: Array, A: Array, G: Array, joined: Joined) -> Any:
@@ -158,5 +184,6 @@ def outer_and_inner(model: DenseAM, S: Array, R: Array, A: Array, G: Array, join
         left, right = (jnp.concatenate(pair, axis=1) for pair in ([S, A], [R, model.s1 * G]))
         return _product(model, left, right.T, exact)
     # Rounding the results costs no more than rounding the operands did, and they are as large as W.
-    outer, inner = (_product(model, V, U.T, model.W.dtype).astype(exact) for V, U in ((S, R), (A, G)))
-    return outer + model.s1 * inner
+    pairs = (S, R), (A, model.s1 * G)
+    outer, inner = (_product(model, V, U.T, model.W.dtype).astype(exact) for V, U in pairs)
+    return outer + inner

@@ -20,14 +20,16 @@ from denseam.training.columns import (
     Columns,
     Joined,
     Starts,
+    backward,
     batch_of,
+    centred,
     column_functions,
     hidden,
-    inward,
     outer_and_inner,
     readout,
 )
 from denseam.training.optimizers import Optimizer
+from denseam.training.stored import stored
 
 
 def loss(
@@ -67,7 +69,10 @@ def gradient(
 
 
 class Passes(NamedTuple):
-    """What the passes through the model compute: forward Z, σ(Z), S = Cσ(Z), R; backward A = C J C (W R)."""
+    """What the passes through the model compute: forward Z, σ(Z), S = Cσ(Z), R; backward A = C J C (W R).
+
+    Z is not centred where σ does not see it.
+    """
 
     Z: Float[Array, "K B"]
     raw: Float[Array, "K B"]
@@ -94,15 +99,16 @@ def gradient_of_columns(
     if isinstance(batch, Starts):
         return trajectory.gradient(model, batch, joined=joined, recompute=recompute)
     passes = forward_and_back(model, batch)
-    L = jnp.sum(passes.R * passes.R) / (2 * passes.R.shape[1])
-    return L, gradient_of_passes(model, batch, passes, joined=joined)
+    squares = passes.R * passes.R
+    if joined is False:  # on a GPU: in the kernel that sums R over samples for the gradient of c
+        squares = stored(jnp.sum(squares, axis=1))
+    return jnp.sum(squares) / (2 * passes.R.shape[1]), gradient_of_passes(model, batch, passes, joined=joined)
 
 
 def forward_and_back(model: DenseAM, batch: Columns) -> Passes:
     """Take a batch forward through the model, and the residuals back."""
     Z, raw, S, R = _forward(model, batch)
-    C, _, jacobian_product = column_functions(model)
-    return Passes(Z, raw, S, R, A=C(jacobian_product(Z, C(inward(model, R)))))
+    return Passes(Z, raw, S, R, A=backward(model, Z, R))
 
 
 def gradient_of_passes(
@@ -112,17 +118,16 @@ def gradient_of_passes(
     (_, _, S, R, A), G, B = passes, batch.G, batch.G.shape[1]
     return Parameters(
         W=model.s2 / B * outer_and_inner(model, S, R, A, G, joined),
-        b=model.s2 * model.s_b / B * jnp.sum(A, axis=1),
+        b=model.s2 * model.s_b / B * jnp.sum(A, axis=1, dtype=model.b.dtype),
         c=model.s_c / B * jnp.sum(R, axis=1),
     )
 
 
 def _forward(model: DenseAM, batch: Columns) -> tuple[Array, Array, Array, Array]:
     """Return Z, σ(Z), S and R of a batch."""
-    C, activation, _ = column_functions(model)
     Z = hidden(model, batch.G)
-    raw = activation(Z)
-    S = C(raw)
+    raw = column_functions(model).activation(Z)
+    S = centred(model, raw)
     return Z, raw, S, readout(model, S) - batch.Y
 
 

@@ -19,6 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jax.tree_util import GetAttrKey
 from jaxtyping import Array, ArrayLike, Float
 
 from denseam.ground.errors import InputError, at_least_zero, below_one, listed, refuse, typed, whole
@@ -126,6 +127,22 @@ class Optimizer(eqx.Module):
             factors = jnp.asarray(self.factors)
             return factors[jnp.minimum(step, len(factors) - 1)]
         return 1.0 if self.schedule is None else self.schedule(step)
+
+    def counting_once(self, state: Any) -> Any:
+        """Return the state with one count of steps in place of those of W, b and c, which are equal.
+
+        What depends on the step, such as the corrections of Adam's moments, is then computed once.
+        """
+        if self.inner is not None:
+            return state  # its counts may be of other things
+        first: dict[Any, Array] = {}
+
+        def same(path: tuple[Any, ...], leaf: Any) -> Any:
+            _, _, *place = path  # inner_states, and the label
+            is_count = place[-1] == GetAttrKey("count")
+            return first.setdefault(tuple(place), leaf) if is_count else leaf
+
+        return jax.tree_util.tree_map_with_path(same, state)
 
     def factor(self, state: Any) -> ArrayLike:
         """Return the factor of the schedule in the step that follows a state; 1 without a schedule."""

@@ -17,7 +17,7 @@ from denseam.model.dense_am import DenseAM, Parameters
 from denseam.rules.optimizers import Normalisation
 from denseam.rules.table import OF_ORDER_ONE_OVER_K
 from denseam.training import trajectory
-from denseam.training.columns import Batch, Columns, Starts, column_functions
+from denseam.training.columns import Batch, Columns, Starts, centred, column_functions
 from denseam.training.gradient import Passes, forward_and_back, gradient_of_passes
 from denseam.training.optimizers import Optimizer
 from denseam.training.quantities import QUANTITIES
@@ -121,7 +121,7 @@ def rms(V: Array) -> Array:
 def sizes(step: Step) -> dict[str, Array]:
     """Return the sizes of Z, F and R, and the MSE."""
     return {
-        "Z": rms(step.passes.Z),
+        "Z": rms(step.centre(step.passes.Z)),
         "F": rms(step.passes.R + step.batch.Y),
         "R": rms(step.passes.R),
         "mse": jnp.mean(step.passes.R**2),
@@ -163,9 +163,9 @@ def update_terms(step: Step) -> dict[str, Array]:
 def _exact_change(step: Step, dZ: Array) -> Array:
     """Return F after the step minus F before it, on the same batch."""
     m = step.model
-    C, activation, _ = column_functions(m)
     W, c = m.W + step.change.W, m.c + step.change.c
-    after = m.s2 * (W.T @ C(activation(step.passes.Z + dZ))) + (m.s_c * c)[:, None]
+    S = centred(m, column_functions(m).activation(step.passes.Z + dZ))
+    after = m.s2 * (W.T @ S) + (m.s_c * c)[:, None]
     return after - (step.passes.R + step.batch.Y)
 
 
@@ -293,10 +293,10 @@ def measure_through(model: DenseAM, optimizer: Optimizer, state: Any, batch: Sta
     change, _ = optimizer.update(gradient, state, model.parameters)
     after = model.with_parameters(Parameters(*(p + u for p, u in zip(model.parameters, change, strict=True))))
     (Z, X), (Z_after, X_after) = (trajectory.passed(m, batch) for m in (model, after))
-    W, dW = model.W, change.W
+    W, dW, C = model.W, change.W, column_functions(model).centre
     mean, R = jnp.mean(dW, axis=0), trajectory.residual(batch, X[-1])
     values = {
-        "Z": Z, "F": X[-1], "R": R, "grad_W": gradient.W, "dW": dW, "dZ_exact": Z_after - Z,
+        "Z": C(Z), "F": X[-1], "R": R, "grad_W": gradient.W, "dW": dW, "dZ_exact": C(Z_after - Z),
         "dF_exact": X_after[-1] - X[-1], "U_mean": mean, "U_centred": dW - mean[None],
     }  # fmt: skip
     return {name: rms(V) for name, V in values.items()} | {

@@ -46,7 +46,7 @@ def advance(
 
     def advance_by_one(carry: tuple[Parameters, Array | None, Any], now: tuple[Batch, Array | None]) -> Any:
         (parameters, W, state), (batch, is_due) = carry, now
-        model = frame.with_parameters(parameters)
+        model, state = frame.with_parameters(parameters), optimizer.counting_once(state)
         new, after, error = step_on_columns(
             model, optimizer, state, batch, joined=joined, recompute=recompute, W=W
         )
@@ -61,7 +61,7 @@ def advance(
 
     carry = parameters, for_products(parameters.W), state
     (parameters, _, state), (errors, measured) = jax.lax.scan(advance_by_one, carry, (segment, due))
-    return parameters, state, errors, measured
+    return parameters, optimizer.counting_once(state), errors, measured
 
 
 def evaluate(model: DenseAM, segment: Batch) -> Array:

@@ -35,9 +35,10 @@ from denseam.model.dense_am import DenseAM, Parameters, for_each
 from denseam.training.columns import (
     Joined,
     Starts,
+    backward,
+    centred,
     column_functions,
     hidden,
-    inward,
     of_columns,
     outer_and_inner,
     outward,
@@ -108,10 +109,10 @@ def _forward(
 def _step(model: DenseAM, X: Float[Array, "N B"], known: Array | None) -> tuple[Array, Array]:
     """Return Z of a state, and the state after it."""
     assert model.steps is not None
-    d, (C, activation, _) = model.steps.size, column_functions(model)
+    d, activation = model.steps.size, column_functions(model).activation
     Z = hidden(model, _drive(model, X))
     # For d = 1 this is f(x) itself, to the last bit.
-    moved = (1 - d) * X + d * readout(model, C(activation(Z)))
+    moved = (1 - d) * X + d * readout(model, centred(model, activation(Z)))
     return Z, moved if known is None else jnp.where(known, X, moved)
 
 
@@ -142,13 +143,13 @@ def _back(model: DenseAM, batch: Starts, kept: Array | None, states: Array, join
     """Take the adjoint back from the last state to the first, and sum up the gradient."""
     assert model.steps is not None
     d, early, T = model.steps.size, model.steps.early, model.steps.T
-    C, activation, jacobian_product = column_functions(model)
+    activation = column_functions(model).activation
 
     def through(mu: Array, X: Array, Z: Array | None) -> tuple[Array, Array, Array]:
         """Return S, A and G of a step."""
         G = _drive(model, X)
         Z = hidden(model, G) if Z is None else Z.astype(model.b.dtype)
-        return C(activation(Z)), C(jacobian_product(Z, C(inward(model, mu)))), G
+        return centred(model, activation(Z)), backward(model, Z, mu), G
 
     def step(carry: tuple[Array, Sums | None], at: tuple[Array, Array | None]) -> tuple[Any, Any]:
         (adjoint, sums), (X, Z) = carry, at
@@ -177,13 +178,13 @@ def _back(model: DenseAM, batch: Starts, kept: Array | None, states: Array, join
     # All steps at once, so that devices sum their gradients once.
     S, mu, A, G = (jnp.concatenate([V[None], Vs]) for V, Vs in zip((S, mu, A, G), parts, strict=True))
     W = outer_and_inner(model, S, mu, A, G, joined)
-    return Sums(W, jnp.sum(A, axis=(0, 2)), jnp.sum(mu, axis=(0, 2)))
+    return Sums(W, jnp.sum(A, axis=(0, 2), dtype=model.b.dtype), jnp.sum(mu, axis=(0, 2)))
 
 
 def _added(sums: Sums, model: DenseAM, S: Array, mu: Array, A: Array, G: Array, joined: Joined) -> Sums:
     return Sums(
         W=sums.W + outer_and_inner(model, S, mu, A, G, joined),
-        b=sums.b + jnp.sum(A, axis=1),
+        b=sums.b + jnp.sum(A, axis=1, dtype=sums.b.dtype),
         c=sums.c + jnp.sum(mu, axis=1),
     )
 

@@ -93,13 +93,21 @@ class WrongSlope(dam.Elementwise):
         return 1.001 * h
 
 
+class WrongTotal(lagrangians.Ghostmax):
+    """Its further state has a share of the sum."""
+
+    name: ClassVar[str] = "wrong-total"
+    total: ClassVar[float | None] = 1.0
+
+
 @pytest.mark.parametrize(
     ("bad", "failing"),
     [
         (NotConvex(), {"value_is_convex", "update_never_raises_the_energy"}),
         (WrongSlope(), {"activation_is_the_gradient_of_the_value", "energy_gradient_is_the_step"}),
+        (WrongTotal(), {"total_is_that_of_the_activations", "written_gradient_is_the_derivative_of_the_loss"}),
     ],
-    ids=["not-convex", "wrong-slope"],
+    ids=["not-convex", "wrong-slope", "wrong-total"],
 )
 def test_the_contracts_can_fail(bad, failing):
     checks = {check.__name__: check for check in lagrangian_checks(bad)}

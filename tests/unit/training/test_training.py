@@ -328,6 +328,28 @@ def test_a_wrapped_optimizer_trains_as_the_written_one():
     assert np.allclose(a.mse, b.mse, rtol=1e-10)
 
 
+@pytest.mark.parametrize("name", sorted(NAMES))
+def test_the_steps_of_W_b_and_c_are_counted_once(name):
+    """Their counts are equal, and so is what is computed from them; other leaves of the state stay."""
+    scales = scales_for("relu", name)
+    optimizer = dam.training.optimizers.make(name, scales, schedule=lambda step: 1.0 / (1 + step))
+    parameters = dam.DenseAM.create(scales, dam.relu(), seed=0).parameters
+    state = optimizer.update(parameters, optimizer.init(parameters), parameters)[1]
+    once = optimizer.counting_once(state)
+    leaves = list(zip(jax.tree.leaves(state), jax.tree.leaves(once), strict=True))
+    counts = [(before, after) for before, after in leaves if before.dtype.kind == "i"]
+    assert len(counts) > len({id(after) for _, after in counts})
+    assert all(int(before) == int(after) == 1 for before, after in counts)
+    assert all(before is after for before, after in leaves if before.dtype.kind == "f")
+
+
+def test_counts_of_a_wrapped_optimizer_are_left_alone():
+    """They may count other things: gradients that are not finite, small steps."""
+    optimizer = dam.scaled(optax.apply_if_finite(optax.sgd(1.0), 3), scales_for("relu", "sgd"))
+    state = optimizer.init(dam.DenseAM.create(scales_for("relu", "sgd"), dam.relu(), seed=0).parameters)
+    assert optimizer.counting_once(state) is state
+
+
 def test_learning_rates_are_data_so_a_new_one_compiles_nothing():
     from denseam.training.run import _train
 

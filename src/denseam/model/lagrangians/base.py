@@ -49,10 +49,14 @@ class Lagrangian(eqx.Module):
     family
         Its row of the prescription (docs/own-lagrangian.md), as in 'elementwise', if order-one inputs give
         order-one activations, or 'softmax', if activations of order 1/K sum to one.
+    total
+        The sum of the activations, if it is the same for all h, else None. If it is, 1ᵀJ = 0; J is symmetric,
+        so J1 = 0, and σ(h + a1) = σ(h): centring changes nothing before σ or around J.
     """
 
     name: eqx.AbstractClassVar[str]
     family: eqx.AbstractClassVar[str]
+    total: ClassVar[float | None] = None
 
     @abc.abstractmethod
     def value(self, h: Vector) -> Scalar:

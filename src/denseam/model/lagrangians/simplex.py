@@ -38,6 +38,7 @@ class Softmax(Lagrangian):
 
     name: ClassVar[str] = "softmax"
     family: ClassVar[str] = "softmax"
+    total: ClassVar[float | None] = 1.0
     beta: float | Float[Array, ""]
 
     def __init__(self, beta: float | Float[Array, ""] = 1.0) -> None:
@@ -49,14 +50,14 @@ class Softmax(Lagrangian):
         """Return log Σ exp(βh) / β."""
         return jax.nn.logsumexp(self.beta * h, axis=-1) / self.beta
 
-    def activation(self, h: Vector) -> Vector:
+    def activation(self, h: Vector, *, axis: int = -1) -> Vector:
         """Return softmax(βh)."""
-        return jax.nn.softmax(self.beta * h, axis=-1)
+        return jax.nn.softmax(self.beta * h, axis=axis)
 
-    def jacobian_product(self, h: Vector, v: Vector) -> Vector:
+    def jacobian_product(self, h: Vector, v: Vector, *, axis: int = -1) -> Vector:
         """Return β (diag(σ) − σσᵀ) v."""
-        S = self.activation(h)
-        return self.beta * S * (v - jnp.sum(S * v, axis=-1, keepdims=True))
+        S = self.activation(h, axis=axis)
+        return self.beta * S * (v - jnp.sum(S * v, axis=axis, keepdims=True))
 
     def lowered(self, h: Vector) -> tuple[Vector, Scalar]:
         """Return h − max h and max h.
@@ -99,6 +100,8 @@ class _Largest(Lagrangian):
     Where two memories exchange their places at the edge of the set σ jumps, as a subgradient may. Rounding
     can then decide which memory answers, and runs on other devices differ.
     """
+
+    total: ClassVar[float | None] = 1.0
 
     @abc.abstractmethod
     def count(self, memories: int) -> int:
@@ -259,6 +262,7 @@ class Normmax(_Thresholded):
 
     name: ClassVar[str] = "normmax"
     family: ClassVar[str] = "sparse"
+    total: ClassVar[float | None] = 1.0
 
     def __init__(self, alpha: float = 2.0) -> None:
         self.alpha = alpha_of(alpha)
