@@ -105,7 +105,7 @@ class WrongTotal(lagrangians.Ghostmax):
     [
         (NotConvex(), {"value_is_convex", "update_never_raises_the_energy"}),
         (WrongSlope(), {"activation_is_the_gradient_of_the_value", "energy_gradient_is_the_step"}),
-        (WrongTotal(), {"total_is_that_of_the_activations", "written_gradient_is_the_derivative_of_the_loss"}),
+        (WrongTotal(), {"total_is_that_of_the_activations"}),
     ],
     ids=["not-convex", "wrong-slope", "wrong-total"],
 )
