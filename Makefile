@@ -10,7 +10,7 @@ PARALLEL := $(PYTEST) -n $(WORKERS)
 # Bytecode is kept: tests start many programs, and each would compile the library again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test lint unit test-slow coverage test-torch test-page test-mesh test-trackers test-wheel test-cluster test-slurm test-faults test-oldest bench gallery calibration calibration-data docs dist clean
+.PHONY: demo test lint unit test-slow test-documents coverage test-torch test-page test-mesh test-trackers test-wheel test-cluster test-slurm test-faults test-oldest bench gallery calibration calibration-data docs dist clean
 
 # A stamp per set of extras; a changed pyproject.toml installs again.
 $(VENV)/.made:
@@ -47,6 +47,10 @@ unit: $(VENV)/.test
 test-slow: $(VENV)/.test
 	$(PARALLEL) --dist loadfile -m slow
 
+# Numbers and tables of README, pages and constants, computed from the records again.
+test-documents: $(VENV)/.test
+	$(PARALLEL) --dist loadfile tests/documents
+
 # PyTorch in a pinned version, since a plain one brings gigabytes of CUDA along.
 TORCH ?= torch==2.13.0
 $(VENV)/.pytorch: Makefile $(VENV)/.made
@@ -69,6 +73,7 @@ $(VENV)/.coverage: $(VENV)/.torch
 coverage: $(VENV)/.coverage
 	rm -f .coverage
 	$(PARALLEL) --dist loadfile -m 'slow or not slow' --cov --cov-report=
+	$(PARALLEL) tests/documents --cov --cov-append --cov-report=
 	$(PARALLEL) tests/torch --cov --cov-append --cov-report=
 	$(PARALLEL) tests/mesh --cov --cov-append --cov-report=
 	$(BIN)/coverage html --quiet
@@ -153,7 +158,8 @@ $(VENV)/.calibration: calibration/requirements.txt $(VENV)/.images
 calibration-data: $(VENV)/.calibration
 	$(BIN)/python -m calibration.families --out calibration/data
 
-# Tutorials are run, one of them with PyTorch. PART=k/n draws every n-th figure of the gallery; all of them are judged.
+# Tutorials are run, one of them with PyTorch. PART=k/n runs every n-th of them, and draws every n-th
+# figure of the gallery; all figures are judged.
 docs: $(VENV)/.docs $(VENV)/.pytorch
 	$(BIN)/sphinx-build -W --keep-going -q docs docs/_build/html
 	@echo "docs/_build/html/index.html"

@@ -11,15 +11,16 @@ import shutil
 import textwrap
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from docs import found, recorded, stacked
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "denseam"
 GENERATED = ROOT / "docs" / "_generated"
+T = TypeVar("T")
 
 
 def write() -> None:
@@ -104,10 +105,20 @@ def place_of(name: str) -> str:
     return f"{page}.md#figure-{name}"
 
 
+#: With PART=k/n every n-th is made, from the k-th on, of what takes long: pictures of the gallery, tutorials.
+PART = os.environ.get("PART") or "0/1"
+
+
+def in_part(items: Sequence[T]) -> Sequence[T]:
+    """Return those that are made in this part; without PART, all."""
+    k, n = map(int, PART.split("/"))
+    return items[k::n]
+
+
 def _draw_gallery() -> dict[str, Any]:
     """Draw and judge all figures if the records or the code have changed; return the findings.
 
-    With PART=k/n every n-th is written, from the k-th on; the others are only laid out.
+    Figures that are not in this part are only laid out.
     """
     from denseam.paper.catalog import catalog
     from denseam.paper.gallery import make_figures
@@ -117,24 +128,23 @@ def _draw_gallery() -> dict[str, Any]:
     inputs = [*recorded.RECORDS.rglob("*.parquet"), *recorded.RECORDS.rglob("*.npz")]
     for room in ("analysis", "paper", "report/plots"):  # judge, claim and draw
         inputs += (SOURCE / room).rglob("*.py")
-    part = os.environ.get("PART") or "0/1"
     digest = _digest(inputs)
     stamp, documents = out / "digest", out / "documents.json"
-    sufficient = (digest, f"{digest} {part}")  # all of them, or this part
+    made_here = digest if PART == "0/1" else f"{digest} {PART}"
+    sufficient = (digest, made_here)  # all of them, or this part
     if not stamp.is_file() or stamp.read_text() not in sufficient:
         shutil.rmtree(out, ignore_errors=True)
         for folder in ("runs", "examples"):
             shutil.copytree(recorded.RECORDS / folder, out / folder)
-        k, n = map(int, part.split("/"))
         figures = catalog()
         whole: dict[str, Any] = {figure.name: None for figure in figures}
-        drawn = figures[k::n]
+        drawn = in_part(figures)
         judged = [figure for figure in figures if figure not in drawn]
         for chosen, formats in ((drawn, ("png",)), (judged, ())):
             for made in make_figures(chosen, SIZES["paper"], out, train=False, formats=formats):
                 whole[made.figure.name] = made.to_json()
         documents.write_text(json.dumps(whole), encoding="utf-8")
-        stamp.write_text(digest if n == 1 else f"{digest} {part}")
+        stamp.write_text(made_here)
     found: dict[str, Any] = json.loads(documents.read_text(encoding="utf-8"))
     return found
 

@@ -159,7 +159,7 @@ def test_the_finder_recovers_the_power_of_the_steps(optimizer):
     assert found.check.status == "PASS", str(found.check)
 
 
-#: The program finds a row in `test_cli`, and the records of all of them are tested by tests/unit/test_found.py.
+#: The program finds a row in `test_cli`, and the records of all of them are tested by tests/documents/test_found.py.
 @pytest.mark.slow
 @pytest.mark.parametrize(("regime", "family", "optimizer"), STARTS)
 def test_the_finder_recovers_the_row_from_wrong_exponents(regime, family, optimizer):

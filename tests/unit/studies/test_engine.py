@@ -110,6 +110,7 @@ CASES = {
 #: These change numbers and shapes of runs, but nothing that the engine does; what it does for these, others need, too.
 ALIKE = {"normal biases", "memories-only", "batch-only", "anisotropic", "standard"}
 ALIKE |= {"uncentred", "identity", "adamw", "warm-ups", "one step of another size", "layer norm"}
+ALIKE |= {"wsd", "epochs", "steps-only", "sign", "nesterov"}
 
 
 @pytest.mark.parametrize("case", sampled(CASES, CASES.keys() - ALIKE))
