@@ -78,7 +78,18 @@ def test_targets_run_folders_of_tests_that_exist():
     folders = set(re.findall(r"\btests/\w+", MAKEFILE))
     assert folders == {
         f"tests/{name}"
-        for name in ("unit", "torch", "mesh", "trackers", "wheel", "cluster", "slurm", "faults", "page")
+        for name in (
+            "unit",
+            "documents",
+            "torch",
+            "mesh",
+            "trackers",
+            "wheel",
+            "cluster",
+            "slurm",
+            "faults",
+            "page",
+        )
     }
     assert all((ROOT / folder).is_dir() for folder in folders)
 

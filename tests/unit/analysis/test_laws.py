@@ -108,7 +108,7 @@ FAMILIES = {
 }
 
 
-@pytest.mark.parametrize("name", sampled(FAMILIES, ("relu", "softmax")))
+@pytest.mark.parametrize("name", sampled(FAMILIES, ("softmax",)))
 def test_the_family_of_an_activation_is_measured(name):
     lagrangian, family = FAMILIES[name]
     found = activity(lagrangian)

@@ -446,7 +446,8 @@ def without_seconds(text):
     return found
 
 
-@pytest.mark.parametrize("times", sampled([1, 5], few=[1]))
+@pytest.mark.slow  # `tests/faults` kills searches, too
+@pytest.mark.parametrize("times", [1, 5])
 def test_killed_searches_end_the_same(times, images, tuned, tmp_path):
     rng = random.Random(0)
     search = ["tune", images, "--epochs", 12, "--unit-variance", *LOOSE, "-q"]
