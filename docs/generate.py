@@ -118,7 +118,7 @@ def in_part(items: Sequence[T]) -> Sequence[T]:
 def _draw_gallery() -> dict[str, Any]:
     """Draw and judge all figures if the records or the code have changed; return the findings.
 
-    Figures that are not in this part are only laid out.
+    Figures that are not in this part are only judged.
     """
     from denseam.paper.catalog import catalog
     from denseam.paper.gallery import make_figures

@@ -84,7 +84,7 @@ def make_figures(
     train
         Whether to train missing runs.
     formats
-        File formats of the pictures.
+        File formats of the pictures; without any, figures are judged only.
     progress, stop, executor
         As in `denseam.sweep`.
     made
@@ -92,6 +92,7 @@ def make_figures(
     """
     folder, every = Path(out), []
     rows = rows_in(folder)
+    by_reading = _results(rows, size, folder, choice.readings)
     for figure in figures:
         aside: tuple[str, ...] = ()
         if train:
@@ -100,24 +101,24 @@ def make_figures(
             )
             if trained is not None:
                 rows |= {row["key"]: row for row in trained.records}  # as they were read back
+                by_reading = _results(rows, size, folder, choice.readings)
                 aside = tuple(map(str, trained.set_aside))
-        done = dataclasses.replace(
-            _make(figure, size, folder, choice.readings, rows, formats), set_aside=aside
-        )
+        done = dataclasses.replace(_make(figure, size, folder, by_reading, formats), set_aside=aside)
         every.append(done)
         made(done)
     return every
 
 
+def _results(
+    rows: Mapping[str, Row], size: Size, folder: Path, readings: Iterable[Reading]
+) -> dict[str, Results]:
+    """Return the results of each reading, which keep what they have judged."""
+    return {reading.name: Results(rows, size, reading, folder) for reading in readings}
+
+
 def _make(
-    figure: Figure,
-    size: Size,
-    folder: Path,
-    readings: Sequence[Reading],
-    rows: Mapping[str, Row],
-    formats: Sequence[str],
+    figure: Figure, size: Size, folder: Path, by_reading: Mapping[str, Results], formats: Sequence[str]
 ) -> Made:
-    by_reading = {r.name: Results(rows, size, r, folder) for r in readings}
     judgements = judged(figure, by_reading)
     missing: dict[str, int] = {}
     files: list[Path] = []
@@ -128,7 +129,7 @@ def _make(
         lacking += sum(not results.is_measured(measurement) for measurement in figure.measurements)
         if lacking:
             missing[name] = lacking
-        elif not (figure.pinned and files):
+        elif formats and not (figure.pinned and files):
             files += draw_figure(figure, results, folder, formats)
     done = Made(figure, tuple(files), judgements, missing)
     if files:
@@ -141,8 +142,7 @@ def _make(
 
 def judged_in(folder: Path, size: Size, figures: Iterable[Figure]) -> dict[str, tuple[Judgement, ...]]:
     """Return the judgements on the claims of figures from the runs in a folder, by the figures' names."""
-    rows = rows_in(folder)
-    by_reading = {name: Results(rows, size, reading, folder) for name, reading in READINGS.items()}
+    by_reading = _results(rows_in(folder), size, folder, READINGS.values())
     return {figure.name: judged(figure, by_reading) for figure in figures}
 
 
