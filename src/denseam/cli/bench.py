@@ -51,7 +51,7 @@ def benchmark(
     gpu = jax.devices()[0].platform != "cpu"
     precision = precision or _usual(gpu)
     check_precision(precision, "gpu" if gpu else "cpu")
-    peak, others = product_rate(gpu, precision), rivals(MODELS, gpu)
+    peak, others = product_rate(gpu, precision), rivals(MODELS, gpu, precision)
     rows, peaks = [], [peak()]
     for N, optimizer in itertools.product(features, ("sgd", "adam")):
         engine, steps = _engine(N, optimizer, precision, _epochs(N, gpu, seconds))

@@ -1,7 +1,8 @@
 """What a user would write in PyTorch for the same training: a loop over models, or all models at once.
 
-Both are timed beside the engine by `denseam bench`. Neither is slowed down on purpose: TF32 products are
-allowed on a GPU, the batched one is compiled, and its optimizer is fused where PyTorch has that.
+Both are timed beside the engine by `denseam bench`, in the same precision: TF32 products on a GPU, or bf16 by
+autocast. Neither is slowed down on purpose: the batched one is compiled, and its optimizer is fused where
+PyTorch has that.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ SECONDS = 0.5
 Rival = Callable[[Shape, str], float]
 
 
-def rivals(models: int, gpu: bool) -> Mapping[str, Rival]:
+def rivals(models: int, gpu: bool, precision: str) -> Mapping[str, Rival]:
     """Return what there is to compare with: name → its timer; nothing if PyTorch is not installed."""
     if importlib.util.find_spec("torch") is None:
         return {}
@@ -30,11 +31,12 @@ def rivals(models: int, gpu: bool) -> Mapping[str, Rival]:
 
     device = "cuda" if gpu and torch.cuda.is_available() else "cpu"
     torch.set_num_threads(cores())
-    torch.backends.cuda.matmul.allow_tf32 = device == "cuda"
+    torch.backends.cuda.matmul.allow_tf32 = precision != "float32"
+    loss = _autocast(_loss, device) if precision == "bf16" else _loss
 
-    def timer(make: Callable[[Shape, str, int, str], Callable[[], None]]) -> Rival:
+    def timer(make: Callable[[Any, Shape, str, int, str], Callable[[], None]]) -> Rival:
         kept = functools.lru_cache(maxsize=1)(make)  # the next measurement need not compile again
-        return lambda shape, optimizer: _timed(kept(shape, optimizer, models, device), device)
+        return lambda shape, optimizer: _timed(kept(loss, shape, optimizer, models, device), device)
 
     return {"loop": timer(_looped), "batched": timer(_batched)}
 
@@ -48,6 +50,17 @@ def _loss(W: Any, b: Any, c: Any, noisy: Any, clean: Any) -> Any:
     s = 2**0.5 * torch.relu(z - z.mean(dim=1, keepdim=True))
     out = K**-0.5 * (s - s.mean(dim=1, keepdim=True)) @ W + c
     return ((out - clean) ** 2).sum() / (2 * B)
+
+
+def _autocast(loss: Callable[..., Any], device: str) -> Callable[..., Any]:
+    """Return the loss with its products in bf16."""
+    import torch
+
+    def cast(*arguments: Any) -> Any:
+        with torch.autocast(device, torch.bfloat16):
+            return loss(*arguments)
+
+    return cast
 
 
 def _rates(optimizer: str, K: int) -> tuple[float, float]:
@@ -65,7 +78,7 @@ def _optimizer(optimizer: str, parameters: Any, device: str) -> Any:
     return make(groups, fused=device == "cuda")
 
 
-def _looped(shape: Shape, optimizer: str, models: int, device: str) -> Callable[[], None]:
+def _looped(loss: Any, shape: Shape, optimizer: str, models: int, device: str) -> Callable[[], None]:
     """Return a step that takes one model after the other, with autograd and torch.optim."""
     import torch
 
@@ -81,13 +94,13 @@ def _looped(shape: Shape, optimizer: str, models: int, device: str) -> Callable[
         noisy = clean + 0.5 * torch.randn_like(clean)
         for (W, b, c), opt in every:
             opt.zero_grad(set_to_none=True)
-            _loss(W, b, c, noisy, clean).backward()
+            loss(W, b, c, noisy, clean).backward()
             opt.step()
 
     return step
 
 
-def _batched(shape: Shape, optimizer: str, models: int, device: str) -> Callable[[], None]:
+def _batched(loss: Any, shape: Shape, optimizer: str, models: int, device: str) -> Callable[[], None]:
     """Return a step of all models at once: `torch.func.vmap` of `grad`, under `torch.compile`."""
     import torch
 
@@ -98,7 +111,7 @@ def _batched(shape: Shape, optimizer: str, models: int, device: str) -> Callable
         torch.zeros(models, N, device=device),
     ]
     clean = torch.randn(B, N, device=device)
-    slopes = torch.func.vmap(torch.func.grad(_loss, argnums=(0, 1, 2)), in_dims=(0, 0, 0, None, None))
+    slopes = torch.func.vmap(torch.func.grad(loss, argnums=(0, 1, 2)), in_dims=(0, 0, 0, None, None))
     # For this shape alone: with shapes that may change, PyTorch cannot compile the gradient.
     gradient = torch.compile(lambda W, b, c, noisy, clean: slopes(W, b, c, noisy, clean), dynamic=False)
     opt = _optimizer(optimizer, parameters, device)

@@ -14,8 +14,8 @@ from jaxtyping import Array, ArrayLike, Float, Int, Key
 
 from denseam.model.lagrangians import Elementwise, Lagrangian
 from denseam.model.normals import Places, in_blocks, normal, normal_of, numbered
+from denseam.training import batches
 from denseam.training.batches import View
-from denseam.training.batches import draw as draw_in_one
 from denseam.training.columns import Batch, Columns, Starts
 
 
@@ -29,8 +29,8 @@ def draw(
 ) -> Batch:
     """Return the batches of the steps from `first` on, whose samples have the given indices."""
     if not _entrywise(view, data):
-        batches: Batch = _draw_in_one(data, samples, key, first, noise, view)
-        return batches
+        drawn: Batch = draw_in_one(data, samples, key, first, noise, view)
+        return drawn
     clean = np.asarray(data)[samples]
     places = Places(numbered(key, int(first), len(clean)), clean[0].size)
     flat = (clean.ravel(), places.first, places.second, places.number)
@@ -63,7 +63,8 @@ def _batch(seen: np.ndarray[Any, Any], clean: np.ndarray[Any, Any], view: View) 
     return Starts(X, Y) if view.features is None else Columns(X, Y)
 
 
-_draw_in_one = jax.jit(draw_in_one)
+#: The same by a program for the shape.
+draw_in_one: Any = jax.jit(batches.draw)
 
 
 @jax.jit

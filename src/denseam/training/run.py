@@ -44,8 +44,10 @@ def advance(
     several steps of recall (`denseam.training.gradient`).
     """
 
-    def advance_by_one(carry: tuple[Parameters, Array | None, Any], now: tuple[Batch, Array | None]) -> Any:
-        (parameters, W, state), (batch, is_due) = carry, now
+    def advance_by_one(carry: tuple[Parameters, Array | None, Any, Array], is_due: Array | None) -> Any:
+        parameters, W, state, t = carry
+        # By number: what a scan slices itself is copied on a GPU, outside of the graph of the other kernels.
+        batch = jax.tree.map(lambda V: V[t], segment)
         model, state = frame.with_parameters(parameters), optimizer.counting_once(state)
         new, after, error = step_on_columns(
             model, optimizer, state, batch, joined=joined, recompute=recompute, W=W
@@ -57,10 +59,12 @@ def advance(
                 lambda: measure(model, optimizer, state, batch, probes),
                 lambda: jnp.full(len(probes), jnp.nan, model.W.dtype),
             )
-        return (new.parameters, for_products(new.W), after), (error, measured)
+        return (new.parameters, for_products(new.W), after, t + 1), (error, measured)
 
-    carry = parameters, for_products(parameters.W), state
-    (parameters, _, state), (errors, measured) = jax.lax.scan(advance_by_one, carry, (segment, due))
+    carry = parameters, for_products(parameters.W), state, jnp.int32(0)
+    (parameters, _, state, _), (errors, measured) = jax.lax.scan(
+        advance_by_one, carry, due, length=len(segment.Y)
+    )
     return parameters, optimizer.counting_once(state), errors, measured
 
 

@@ -442,7 +442,7 @@ def test_doctor_examines(inside):
 
 def test_bench_measures_and_reports(inside, monkeypatch):
     rivals = {"loop": lambda shape, optimizer: 1e6}  # PyTorch may be installed or not
-    monkeypatch.setattr("denseam.cli.bench.rivals", lambda models, gpu: rivals)
+    monkeypatch.setattr("denseam.cli.bench.rivals", lambda models, gpu, precision: rivals)
     monkeypatch.setattr("denseam.cli.bench._epochs", lambda *_: 2)
     document = json.loads(
         inside("bench", "--features", "16", "--repeats", "1", "--seconds", "0.01", "--json").stdout

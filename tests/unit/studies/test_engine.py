@@ -1,5 +1,6 @@
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import ClassVar
 
@@ -13,7 +14,7 @@ import denseam as dam
 from denseam.ground.errors import InputError
 from denseam.rules.optimizers import OPTIMIZERS
 from denseam.studies import engine
-from denseam.studies.engine import ahead, chunks, layouts, train_runs, train_studies
+from denseam.studies.engine import ahead, chunks, layouts, programs, train_runs, train_studies
 from denseam.studies.engine.programs import Program, Recent
 from denseam.studies.engine.times import Times
 from denseam.studies.runner import run_studies
@@ -236,6 +237,45 @@ def test_a_segment_whose_drawing_fails_is_drawn_again():
         recent.get("a", lambda: 1 / 0)
     assert recent.get("a", lambda: "drawn") == "drawn"
     assert recent.get("a", lambda: 1 / 0) == "drawn"
+
+
+def test_drawing_ahead_does_not_wait_for_another_worker():
+    """A worker that has what it needs now trains, while another one draws what both need next."""
+    recent, begun, go_on = Recent(2), threading.Event(), threading.Event()
+
+    def slowly():
+        begun.set()
+        assert go_on.wait(10)
+        return "drawn"
+
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(recent.get, "next", slowly)
+        assert begun.wait(10)
+        ahead = recent.begin("next", lambda: 1 / 0)
+        assert not ahead.done()
+        go_on.set()
+        assert other.result() == ahead.result() == recent.get("next", lambda: 1 / 0) == "drawn"
+
+
+def test_long_studies_draw_by_a_program_of_their_shape(monkeypatch):
+    """It is worth its compilation where its seeds draw many entries, and changes no result."""
+    drawn = []
+    at_length = programs._ON_CPU_AT_LENGTH
+
+    def draw(*samples):
+        drawn.append(samples)
+        return at_length.draw(*samples)
+
+    monkeypatch.setattr(programs, "_ON_CPU_AT_LENGTH", at_length._replace(draw=draw))
+    shape = ONE.shape(16)
+    entries = 2 * ONE.updates(shape) * shape.B * shape.N  # of two seeds
+    monkeypatch.setattr(programs, "WORTH_COMPILING", entries)
+    blocks = outcomes(ONE)
+    assert not drawn
+    monkeypatch.setattr(programs, "WORTH_COMPILING", entries - 1)
+    whole = outcomes(ONE)
+    assert drawn
+    assert all(np.array_equal(blocks[k].loss, whole[k].loss) for k in blocks)
 
 
 def test_a_result_does_not_depend_on_what_else_is_in_the_chunk():

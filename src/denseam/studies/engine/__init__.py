@@ -30,7 +30,7 @@ from denseam.studies.engine.chunks import Chunk, cut, halves, in_order, model_by
 from denseam.studies.engine.layouts import train_chunk
 from denseam.studies.engine.programs import Program
 from denseam.studies.engine.times import Times
-from denseam.studies.runs import Interrupted, Outcome, RunsOfStudies
+from denseam.studies.runs import Interrupted, Outcome, RunsOfStudies, sharing_batches
 from denseam.studies.study import RunSpec, Study
 from denseam.training.devices import MEMORY_SHARE, check_precision, cores, memory, numbers, platform_of
 from denseam.training.progress import Progress
@@ -109,7 +109,8 @@ def _train(
         for spec in specs:
             by_shape.setdefault(spec.shape, []).append(spec)
         for shape, runs in by_shape.items():
-            program = Program(study, shape, crew.platform, progress, threads, len(runs), crew.sharing)
+            groups = len(sharing_batches(runs))
+            program = Program(study, shape, crew.platform, progress, threads, len(runs), groups, crew.sharing)
             if model_bytes(program) > memory(crew.platform) / MEMORY_SHARE:
                 raise _too_large(shape)  # on a CPU, the system would end the process
             work += [(program, chunk) for chunk in cut(runs, program, crew.parts)]

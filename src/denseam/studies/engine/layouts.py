@@ -155,13 +155,16 @@ class Layout(abc.ABC):
     def _segment(self, first: int) -> Batch:
         """Return the batches of the training steps from `first` on, and start drawing the next ones."""
         drawn = self._drawn(first)
-        if first + self.T < self.program.steps:
-            self._drawn(first + self.T)
+        coming = first + self.T
+        if coming < self.program.steps:
+            self.program.segments.begin(self._which(coming), lambda: self._draw(coming))
         return drawn
 
     def _drawn(self, first: int) -> Batch:
-        which = (tuple((g.seed, float(g.noise)) for g in self.groups), first, self.T, self.place)
-        return self.program.segments.get(which, lambda: self._draw(first))
+        return self.program.segments.get(self._which(first), lambda: self._draw(first))
+
+    def _which(self, first: int) -> tuple[Any, ...]:
+        return tuple((g.seed, float(g.noise)) for g in self.groups), first, self.T, self.place
 
     def _draw(self, first: int) -> Batch:
         p, n = self.program, self.program.steps_per_epoch

@@ -89,11 +89,19 @@ _ON_CPU = _Functions(
     jax.jit(functools.partial(advance, joined=True), static_argnames=("recompute", "probes")),
     jax.jit(evaluate),
 )
+#: Where more entries of batches are drawn than these, a program for their shape is worth its compilation,
+#: which takes half a second: it takes two thirds of the time, and draws while models train.
+WORTH_COMPILING = 2e7
+_ON_CPU_AT_LENGTH = _ON_CPU._replace(draw=drawing.draw_in_one)
 _ON_GPU, _ON_GPU_IN_SHORT = _of_groups({}), _of_groups(_AS_IT_IS)
 
 
 class Program:
-    """What the runs of one study at one shape have in common."""
+    """What the runs of one study at one shape have in common.
+
+    `runs` is their number; `groups` that of their groups, which share batches; `sharing` that of the workers
+    that share the memory.
+    """
 
     def __init__(
         self,
@@ -103,6 +111,7 @@ class Program:
         progress: Progress,
         threads: int = 1,
         runs: int = 1,
+        groups: int = 1,
         sharing: int = 1,
     ) -> None:
         assert shape.P is not None
@@ -120,9 +129,12 @@ class Program:
         self.segments = Recent[Batch](2 * threads)  # per worker one in use, one being drawn
         self.groups = Recent[Any](threads if platform == "cpu" else 0)  # a GPU has few chunks of a group
         self._progress, self._announced, self._announcing = progress, False, threading.Lock()
-        short = runs * study.operations(shape) / RATES["gpu"] < WORTH_TUNING
-        on_gpu = _ON_GPU_IN_SHORT if short else _ON_GPU
-        self._functions = _ON_CPU if platform == "cpu" else on_gpu
+        if platform == "cpu":
+            long = groups * self.steps * shape.B * shape.N > WORTH_COMPILING
+            self._functions = _ON_CPU_AT_LENGTH if long else _ON_CPU
+        else:
+            long = runs * study.operations(shape) / RATES["gpu"] > WORTH_TUNING
+            self._functions = _ON_GPU if long else _ON_GPU_IN_SHORT
 
     def draw(self, *samples: Any) -> Batch:
         """Return batches with their noise."""
@@ -176,7 +188,7 @@ class Recent(Generic[T]):
     """The last few arrays that were drawn: segments, or what the runs of a seed share.
 
     Workers on one seed need the same ones at about the same time, and drawing a segment costs up to a tenth
-    of training on it: one of them draws it, and only those that need it wait.
+    of training on it: one of them draws it ahead, and only those that need it now wait.
     """
 
     def __init__(self, most: int) -> None:
@@ -185,6 +197,10 @@ class Recent(Generic[T]):
 
     def get(self, which: Any, draw: Callable[[], T]) -> T:
         """Return what has this key; draw it if it is not among the last few."""
+        return self.begin(which, draw).result()
+
+    def begin(self, which: Any, draw: Callable[[], T]) -> Future[T]:
+        """Return what will have this key: draw it, unless another worker has drawn it or is about to."""
         with self._lock:
             known = self._held.pop(which, None)
             drawn = self._held[which] = Future() if known is None else known
@@ -197,7 +213,7 @@ class Recent(Generic[T]):
                 drawn.set_exception(error)
                 with self._lock:
                     self._held.pop(which, None)
-        return drawn.result()
+        return drawn
 
     def clear(self) -> None:
         """Let all of them go."""
