@@ -30,6 +30,7 @@ from denseam.training.places import named
 from denseam.training.progress import Progress
 from denseam.training.run import advance
 from denseam.training.stored import memories_side_by_side
+from denseam.workflow import rates
 from denseam.workflow.memorizing import memorize
 from denseam.workflow.memory import Memory
 from denseam.workflow.recipe import Recipe, read_recipe, write_result
@@ -270,15 +271,17 @@ def test_moments_lie_with_their_parameters():
 # --- plans, beside what is measured ----------------------------------------------------------------
 
 
-def test_steps_are_measured_beside_the_plan(capsys):
+def test_steps_are_measured_beside_the_plan(capsys, monkeypatch):
     """Numbers of time are for the benchmarks; here all of them must be there, and make sense."""
+    monkeypatch.setitem(rates._SIDE, "cpu", 256)
+    monkeypatch.setitem(rates._BYTES, "cpu", 1 << 18)
     asked = ["bench", "--features", "32", "--seconds", "0.02", "--repeats", "1", "--mesh"]
     assert main([*asked, "memories=4,batch=2", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["devices"] == 8
-    rates = document["rates"]
+    found = document["rates"]
     for name in ("product_rate", "bandwidth", "link", "latency", "step", "memory"):
-        assert 0 < rates[name] < float("inf"), name
+        assert 0 < found[name] < float("inf"), name
     assert [(r["mesh"], r["optimizer"]) for r in document["rows"]] == [
         ("memories=4,batch=2", "sgd"), ("memories=4,batch=2", "adam"),
     ]  # fmt: skip

@@ -182,20 +182,21 @@ def step_of(folder):
 
 
 def test_scancel_saves_the_state_of_a_training(slurm, tmp_path):
-    job = submitted(slurm, tmp_path, epochs=1000000)
-    while "R" not in slurm.call("squeue", "--noheader", "--format=%t", f"--jobs={job}").stdout:
+    job, log = submitted(slurm, tmp_path, epochs=1000000, more=""), tmp_path / "log"
+    until = time.monotonic() + 300
+    while not (log.exists() and "denseam: epoch " in log.read_text()):  # said every 5 seconds
+        assert time.monotonic() < until, slurm.call("scontrol", "show", "job", job).stdout
         time.sleep(0.2)
-    time.sleep(15)
     assert not (tmp_path / "out" / "state.safetensors").exists(), "it saves every 20 seconds"
     slurm.call("scancel", job)
     finished(slurm, job)
-    said = (tmp_path / "log").read_text()
+    said = log.read_text()
     assert "stopped by SIGTERM; finished work is in" in said, said
     assert step_of(tmp_path / "out") > 0
 
 
 def test_processes_of_a_job_find_each_other(slurm, tmp_path):
-    job = submitted(slurm, tmp_path, tasks=2, more="--coordinator auto --mesh memories=2 --quiet")
+    job = submitted(slurm, tmp_path, tasks=2, epochs=3, more="--coordinator auto --mesh memories=2 --quiet")
     finished(slurm, job)
     said = (tmp_path / "log").read_text()
     assert "ended with 0" in said, said
