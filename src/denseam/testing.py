@@ -25,8 +25,8 @@ import numpy as np
 from denseam.model.dense_am import DenseAM, for_each
 from denseam.model.lagrangians import Elementwise, Lagrangian, ReLU, Softmax
 from denseam.model.steps import Steps
-from denseam.training.columns import batch_of
-from denseam.training.gradient import gradient, gradient_of_columns, loss
+from denseam.training.gradient import gradient, gradient_of_batch, loss
+from denseam.training.matrices import batch_of
 
 _K, _N, _B = 7, 5, 4
 
@@ -244,7 +244,7 @@ def written_gradient_is_the_derivative_through_steps(
     def sides(model: DenseAM, X: jax.Array, Y: jax.Array, known: jax.Array | None) -> tuple[Any, Any]:
         by_autodiff = jax.value_and_grad(lambda p: loss(model.with_parameters(p), X, Y, known))
         batch, ways = batch_of(model, X, Y, known), ((True, False), (False, True), ("stacked", False))
-        written = [gradient_of_columns(model, batch, joined=j, recompute=r) for j, r in ways]  # type: ignore[arg-type]
+        written = [gradient_of_batch(model, batch, joined=j, recompute=r) for j, r in ways]  # type: ignore[arg-type]
         return written, by_autodiff(model.parameters)
 
     X, Y, hidden = _draws((_B, _N), (_B, _N), (_B, _N), seed=5)

@@ -24,7 +24,7 @@ from denseam.model.lagrangians import registered
 from denseam.rules import MemoriesOnly, Proportional, Shape
 from denseam.studies.runs import build
 from denseam.studies.study import Study
-from denseam.training.columns import Columns
+from denseam.training.matrices import Driven
 from denseam.training.mesh import Placement, make_mesh, parse_mesh
 from denseam.training.places import named
 from denseam.training.progress import Progress
@@ -196,10 +196,10 @@ def compiled(activation, optimizer, mesh, N=32, K=256, B=64):
     at = Placement(make_mesh(parse_mesh(mesh), shape))
     state = rule.init(model.parameters)
     places = at.state(state)
-    batch = Columns(*(np.zeros((1, N, B), np.float32) for _ in range(2)))
+    batch = Driven(*(np.zeros((1, B, N), np.float32) for _ in range(2)))
     now = (
         at.put(model.parameters, at.parameters), at.put(state, places), model.without_parameters(), rule,
-        at.put(batch, Columns(at.batches, at.batches)),
+        at.put(batch, Driven(at.batches, at.batches)),
     )  # fmt: skip
     step = jax.jit(
         functools.partial(advance, joined="stacked"),

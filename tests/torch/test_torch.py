@@ -18,8 +18,8 @@ import denseam.torch as dt
 from denseam.analysis.causes import CheckCause
 from denseam.ground.errors import InputError, UnboundedEnergyWarning
 from denseam.studies.description import AXES
-from denseam.training.columns import batch_of
-from denseam.training.gradient import gradient, gradient_of_columns, step
+from denseam.training.gradient import gradient, gradient_of_batch, step
+from denseam.training.matrices import batch_of
 from tests import ROOT
 from tests.models import FURTHER
 
@@ -821,8 +821,8 @@ def test_the_gradient_after_a_burn_in_is_that_of_jax(masked):
     mine = dt.to_torch(model)
     X, Y = samples(15, np.float64)
     known = np.random.default_rng(3).random(X.shape) < 0.4 if masked else np.zeros(X.shape, bool)
-    batch = batch_of(model, *map(jnp.asarray, (X, Y, known)))._replace(delay=jnp.full((1, 15), 4.5 / 6))
-    L, grads = gradient_of_columns(model, batch)
+    batch = batch_of(model, *map(jnp.asarray, (X, Y, known)))._replace(delay=jnp.full((15, 1), 4.5 / 6))
+    L, grads = gradient_of_batch(model, batch)
     hidden = torch.tensor(~known, dtype=torch.float64)
     end = mine.through(torch.tensor(X), torch.tensor(known), burn_in=4)
     loss = (hidden * (end - torch.tensor(Y)) ** 2).sum() / (2 * 15) / hidden.mean()

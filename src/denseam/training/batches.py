@@ -14,7 +14,7 @@ from denseam.model.dense_am import DenseAM
 from denseam.model.lagrangians import Lagrangian
 from denseam.model.normals import on_host
 from denseam.model.streams import stream
-from denseam.training.columns import Batch, Columns, Starts, of_columns
+from denseam.training.matrices import Batch, Driven, Starts
 
 
 class Batches(NamedTuple):
@@ -61,14 +61,6 @@ def noisy_batch(
     return add_noise(Y, key, noise), Y
 
 
-class Rows(NamedTuple):
-    """Where a batch starts, what is known of it, and its delays as in `Starts`; samples are rows."""
-
-    X: Float[Array, "*batches B N"]
-    known: Bool[Array, "*batches B N"] | None
-    delay: Float[Array, "*batches B 1"] | None
-
-
 class View(eqx.Module):
     """How training sees a batch.
 
@@ -96,15 +88,17 @@ class View(eqx.Module):
             return cls(model.features, hidden, by)
         return cls(None, hidden, by, model.steps.burn_in is not None)
 
-    def starts(self, Y: Float[Array, "B N"], key: Key[Array, ""], noise: ArrayLike) -> Rows:
-        """Return where samples start: known features as in Y, hidden ones from noise alone."""
+    def batch(self, Y: Float[Array, "B N"], key: Key[Array, ""], noise: ArrayLike) -> Batch:
+        """Return clean samples with noise; of those with hidden features, these begin with noise alone."""
         X, known, delay = add_noise(Y, key, noise), None, None
         if self.hidden:
             known = ~self._hidden(jax.random.fold_in(key, 1), Y.shape)
             X = jnp.where(known, Y, X - Y)
+        if self.features is not None:
+            return Driven(self.features.activation(X), Y)
         if self.delayed:
             delay = jax.random.uniform(jax.random.fold_in(key, 2), (len(Y), 1), Y.dtype)
-        return Rows(X, known, delay)
+        return Starts(X, Y, known, delay)
 
     def _hidden(self, key: Key[Array, ""], shape: tuple[int, ...]) -> Bool[Array, "B N"]:
         B, N = shape
@@ -116,37 +110,32 @@ class View(eqx.Module):
             return (place[None] - first) % N < self.hidden
         return jnp.argsort(jax.random.uniform(key, shape), axis=-1) < self.hidden
 
-    def of_rows(self, rows: Rows, Y: Float[Array, "*batches B N"]) -> Batch:
-        """Return starts and clean samples as the batches that training sees."""
-        (X, known, delay), Y = jax.tree.map(lambda V: jnp.swapaxes(V, -1, -2), (rows, Y))
-        if self.features is not None:
-            return Columns(of_columns(self.features).activation(X), Y)
-        return Starts(X, Y, known, delay)
-
     def cut(self, Y: Float[Array, "P N"], key: Key[Array, ""], noise: ArrayLike, n: int, size: int) -> Batch:
         """Return samples as n batches of a size, with one draw of the noise for all of them."""
-        rows = self.starts(Y, key, noise)
-        return self.of_rows(*jax.tree.map(lambda V: V[: n * size].reshape(n, size, -1), (rows, Y)))
+        whole = self.batch(Y, key, noise)
+        batches: Batch = jax.tree.map(lambda V: V[: n * size].reshape(n, size, -1), whole)
+        return batches
 
 
-def noisy_columns(clean: Array, keys: Array, noise: ArrayLike, view: View) -> Batch:
+def noisy_batches(clean: Array, keys: Array, noise: ArrayLike, view: View) -> Batch:
     """Return clean batches, steps × samples × features, with noise and as training sees them."""
-    return view.of_rows(jax.vmap(lambda Y, key: view.starts(Y, key, noise))(clean, keys), clean)
+    batches: Batch = jax.vmap(lambda Y, key: view.batch(Y, key, noise))(clean, keys)
+    return batches
 
 
 def draw(
     data: Float[Array, "P N"], samples: Array, key: Array, first: Array, noise: Array, view: View
 ) -> Batch:
     """Return the batches of the steps from `first` on, whose samples have the given indices."""
-    return noisy_columns(data[samples], noise_keys(key, first, samples.shape[0]), noise, view)
+    return noisy_batches(data[samples], noise_keys(key, first, samples.shape[0]), noise, view)
 
 
-def mean_square(batches: Float[Array, "*groups T N B"]) -> Float[Array | np.ndarray, "*groups T"]:
+def mean_square(batches: Float[Array, "*groups T B N"]) -> Float[Array | np.ndarray, "*groups T"]:
     """Return the MSE of predicting zero for every batch, from its clean samples."""
     if on_host(batches) and batches.is_fully_addressable:  # then it needs no program of this shape
         Y = np.asarray(batches)
         with np.errstate(over="ignore"):
-            sums = np.einsum("...nb,...nb->...", Y, Y, dtype=np.float64)
+            sums = np.einsum("...bn,...bn->...", Y, Y, dtype=np.float64)
             return np.asarray(sums / (Y.shape[-1] * Y.shape[-2]), Y.dtype)
     errors: Array = _mean_square(batches)
     return errors

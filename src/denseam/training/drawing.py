@@ -1,7 +1,7 @@
 """Batches drawn on the CPU by programs that serve all shapes: bit by bit those of `training.batches`.
 
-What depends on the shape (which samples, samples as columns) is done by NumPy; what is done to each entry
-(its noise, g) by a program for blocks of entries.
+What depends on the shape (which samples) is done by NumPy; what is done to each entry (its noise, g) by a
+program for blocks of entries.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from denseam.model.lagrangians import Elementwise, Lagrangian
 from denseam.model.normals import Places, in_blocks, normal, normal_of, numbered
 from denseam.training import batches
 from denseam.training.batches import View
-from denseam.training.columns import Batch, Columns, Starts
+from denseam.training.matrices import Batch, Driven, Starts
 
 
 def draw(
@@ -58,9 +58,9 @@ def _entrywise(view: View, samples: Array) -> bool:
 
 
 def _batch(seen: np.ndarray[Any, Any], clean: np.ndarray[Any, Any], view: View) -> Batch:
-    """Return batches with samples as columns; `seen` has passed through g already, if the view has one."""
-    X, Y = (jax.device_put(np.ascontiguousarray(V.swapaxes(-1, -2))) for V in (seen, clean))
-    return Starts(X, Y) if view.features is None else Columns(X, Y)
+    """Return batches; `seen` has passed through g already, if the view has one."""
+    X, Y = jax.device_put((seen, clean))
+    return Starts(X, Y) if view.features is None else Driven(X, Y)
 
 
 #: The same by a program for the shape.

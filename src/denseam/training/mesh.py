@@ -7,8 +7,8 @@ compiler places the collectives. For M devices along memories and D along the ba
 =======================  ==========================================================  ================
 what                     why                                                         entries
 =======================  ==========================================================  ================
-one sum over memories    of WᵀS, for the outputs                                     N B/D
-four more if centred     the means that C takes out: of Z, σ(Z), W R and J C (W R)   B/D each
+one sum over memories    of SᵀW, for the outputs                                     N B/D
+four more if centred     the means that C takes out: of Z, σ(Z), W Rᵀ and J C (W Rᵀ) B/D each
 three more for softmax   its maximum, its normalisation, and the one in its slope    B/D each
 one sum over the batch   of the gradients, the loss with them                        K N/M + K/M + N + 1
 =======================  ==========================================================  ================
@@ -16,7 +16,7 @@ one sum over the batch   of the gradients, the loss with them                   
 Norms of features need none: every device has all features of its samples.
 
 The two products of the gradient are stacked, so that they are summed once (`joined='stacked'`), also where
-there are T steps of recall. Each of these needs the first rows again, and that of WᵀA in the backward pass
+there are T steps of recall. Each of these needs the first rows again, and that of AᵀW in the backward pass
 too.
 """
 
@@ -87,7 +87,7 @@ class Placement:
         self.mesh = mesh
         self.everywhere = self._on()
         self.parameters = Parameters(self._on("memories", None), self._on("memories"), self._on())  # type: ignore[arg-type]
-        self.batches = self._on(None, None, "batch")  # steps × features × samples
+        self.batches = self._on(None, "batch", None)  # steps × samples × features
 
     def state(self, state: Any) -> Any:
         """Return where the state of an optimizer lies: moments where their parameter does."""

@@ -13,8 +13,8 @@ from jaxtyping import Array
 
 from denseam.model.checkpoint import Opened
 from denseam.model.dense_am import DenseAM, Parameters
-from denseam.training.batches import View, noisy_columns
-from denseam.training.columns import Batch
+from denseam.training.batches import View, noisy_batches
+from denseam.training.matrices import Batch
 from denseam.training.mesh import Placement
 from denseam.training.optimizers import Optimizer
 from denseam.training.run import advance
@@ -35,7 +35,7 @@ class OneDevice:
     """Training on the default device."""
 
     def __init__(self, platform: str, *, recompute: bool = False) -> None:
-        self._noisy: Any = _noisy_columns
+        self._noisy: Any = _noisy_batches
         self._step: Any = functools.partial(_advance, joined=platform == "cpu", recompute=recompute)
 
     def begin(self, build: Build) -> tuple[DenseAM, Optimizer]:
@@ -95,7 +95,7 @@ class OnMesh(OneDevice):
     def __init__(self, placement: Placement, *, recompute: bool = False) -> None:
         self._at, self._recompute = placement, recompute
         # One place for all arrays of a batch.
-        self._noisy = jax.jit(noisy_columns, out_shardings=placement.batches)
+        self._noisy = jax.jit(noisy_batches, out_shardings=placement.batches)
 
     def begin(self, build: Build) -> tuple[DenseAM, Optimizer]:
         """Return the model without parameters, and the optimizer; nothing is drawn yet."""
@@ -139,5 +139,5 @@ def _checked(file: Opened, name: str, leaf: Any) -> Opened:
     return file
 
 
-_noisy_columns = jax.jit(noisy_columns)
+_noisy_batches = jax.jit(noisy_batches)
 _advance = jax.jit(advance, static_argnames=("joined", "recompute", "probes"), donate_argnums=(0, 1))

@@ -17,8 +17,8 @@ from denseam.model.dense_am import DenseAM, Parameters
 from denseam.rules.optimizers import Normalisation
 from denseam.rules.table import OF_ORDER_ONE_OVER_K
 from denseam.training import trajectory
-from denseam.training.columns import Batch, Columns, Starts, centred, column_functions
 from denseam.training.gradient import Passes, forward_and_back, gradient_of_passes
+from denseam.training.matrices import Batch, Driven, Starts, centred, hidden_functions
 from denseam.training.optimizers import Optimizer
 from denseam.training.quantities import QUANTITIES
 
@@ -51,7 +51,7 @@ def measure_step(step: Step, names: Sequence[str]) -> dict[str, Array]:
 
 
 class Step(NamedTuple):
-    """A step on one batch, samples as columns.
+    """A step on one batch.
 
     Attributes
     ----------
@@ -68,32 +68,32 @@ class Step(NamedTuple):
     model: DenseAM
     optimizer: Optimizer
     rate: Array
-    batch: Columns
+    batch: Driven
     passes: Passes
     gradient: Parameters
     change: Parameters
 
     def centre(self, V: Float[Array, "K B"]) -> Float[Array, "K B"]:
         """Return CV (V itself if the model is not centred)."""
-        return column_functions(self.model).centre(V)
+        return hidden_functions(self.model).centre(V)
 
     def through(self, V: Float[Array, "K B"]) -> Float[Array, "K B"]:
         """Return C J V: how a change V of the pre-activations changes the centred activations."""
-        functions = column_functions(self.model)
+        functions = hidden_functions(self.model)
         return functions.centre(functions.jacobian_product(self.passes.Z, V))
 
-    def output(self, V: Float[Array, "K B"]) -> Float[Array, "N B"]:
-        """Return s2 Wᵀ V."""
-        return self.model.s2 * (self.model.W.T @ V)
+    def output(self, V: Float[Array, "K B"]) -> Float[Array, "B N"]:
+        """Return s2 Vᵀ W."""
+        return self.model.s2 * (V.T @ self.model.W)
 
     def split(self) -> tuple[Float[Array, "K N"], Float[Array, "K N"]]:
-        """Return Δ⁽¹⁾W = −η_W (s2/B) S Rᵀ and Δ⁽²⁾W = −η_W (s1 s2/B) A Gᵀ (eq. dW1-dW2)."""
-        m, B = self.model, self.batch.G.shape[1]
+        """Return Δ⁽¹⁾W = −η_W (s2/B) S R and Δ⁽²⁾W = −η_W (s1 s2/B) A G (eq. dW1-dW2)."""
+        m, B = self.model, len(self.batch.G)
         rate = -self.rate * m.s2 / B
-        return rate * (self.passes.S @ self.passes.R.T), rate * m.s1 * (self.passes.A @ self.batch.G.T)
+        return rate * (self.passes.S @ self.passes.R), rate * m.s1 * (self.passes.A @ self.batch.G)
 
 
-def take_step(model: DenseAM, optimizer: Optimizer, state: Any, batch: Columns) -> Step:
+def take_step(model: DenseAM, optimizer: Optimizer, state: Any, batch: Driven) -> Step:
     """Return the step that the optimizer takes from here."""
     passes = forward_and_back(model, batch)
     gradient = gradient_of_passes(model, batch, passes)
@@ -106,8 +106,8 @@ def take_step(model: DenseAM, optimizer: Optimizer, state: Any, batch: Columns) 
 #
 # With J the Jacobian of σ, ΔW any update and Δ⁽ℓ⁾W its two parts under SGD,
 #
-#     ΔZ = s1 C ΔW G + C Δb 1ᵀ  (exact)
-#     ΔF = s2 ΔWᵀ Cσ + s2 WᵀCJ ΔZ + Δc 1ᵀ + O(Δ²).
+#     ΔZ = s1 C ΔW Gᵀ + C Δb 1ᵀ  (exact)
+#     ΔF = s2 (Cσ)ᵀ ΔW + s2 (CJ ΔZ)ᵀ W + 1 Δcᵀ + O(Δ²).
 #
 # Replacing ΔW by Δ⁽¹⁾W and Δ⁽²⁾W gives Δ_W⁽ℓ⁾Z and Δ_W⁽ℓ,ℓ′⁾F: ℓ says in which place W was changed, ℓ′ where
 # the change came from.
@@ -140,20 +140,19 @@ def update_terms(step: Step) -> dict[str, Array]:
     o = step.optimizer
     if o.follows_gradient and o.momentum is None and o.decay is None:
         dW1, dW2 = step.split()
-        dZ1, dZ2 = (m.s1 * step.centre(part @ G) for part in (dW1, dW2))
-        F11, F12 = (m.s2 * (part.T @ step.passes.S) for part in (dW1, dW2))
+        dZ1, dZ2 = (m.s1 * step.centre(part @ G.T) for part in (dW1, dW2))
+        F11, F12 = (m.s2 * (step.passes.S.T @ part) for part in (dW1, dW2))
         F21, F22 = (step.output(step.through(dZ)) for dZ in (dZ1, dZ2))
         terms |= {"dW1": dW1, "dW2": dW2, "dZ1": dZ1, "dZ2": dZ2}
         terms |= {"dF11": F11, "dF12": F12, "dF21": F21, "dF22": F22}
         dZ_W, outer, inner = dZ1 + dZ2, F11 + F12, F21 + F22
     else:
-        dZ_W = m.s1 * step.centre(dW @ G)
-        outer, inner = m.s2 * (dW.T @ step.passes.S), step.output(step.through(dZ_W))
+        dZ_W = m.s1 * step.centre(dW @ G.T)
+        outer, inner = m.s2 * (step.passes.S.T @ dW), step.output(step.through(dZ_W))
         if not o.follows_gradient:
             terms |= _means(step, outer, inner)
-    ones = jnp.ones_like(G[:1])
-    dZ_b = step.centre((m.s_b * step.change.b)[:, None]) * ones
-    dF_b, dF_c = step.output(step.through(dZ_b)), (m.s_c * step.change.c)[:, None] * ones
+    dZ_b = jnp.broadcast_to(step.centre((m.s_b * step.change.b)[:, None]), step.passes.Z.shape)
+    dF_b, dF_c = step.output(step.through(dZ_b)), jnp.broadcast_to(m.s_c * step.change.c, step.passes.R.shape)
     dF = _exact_change(step, dZ_W + dZ_b)
     terms |= {"dZ_W": dZ_W, "dZ_b": dZ_b, "dZ_exact": dZ_W + dZ_b, "dF_outer": outer, "dF_inner": inner}
     terms |= {"dF_b": dF_b, "dF_c": dF_c, "dF_exact": dF}
@@ -164,8 +163,8 @@ def _exact_change(step: Step, dZ: Array) -> Array:
     """Return F after the step minus F before it, on the same batch."""
     m = step.model
     W, c = m.W + step.change.W, m.c + step.change.c
-    S = centred(m, column_functions(m).activation(step.passes.Z + dZ))
-    after = m.s2 * (W.T @ S) + (m.s_c * c)[:, None]
+    S = centred(m, hidden_functions(m).activation(step.passes.Z + dZ))
+    after = m.s2 * (S.T @ W) + (m.s_c * c)[None]
     return after - (step.passes.R + step.batch.Y)
 
 
@@ -173,8 +172,8 @@ def _means(step: Step, outer: Array, inner: Array) -> dict[str, Array]:
     """Split U = CU + 1Ūᵀ and its consequences into bulk and spike (eq. adam-dF1-decomp)."""
     m = step.model
     mean = jnp.mean(step.change.W, axis=0)
-    outer_spike = m.s2 * jnp.outer(mean, jnp.sum(step.passes.S, axis=0))
-    hidden = step.centre(jnp.ones_like(step.passes.Z) * (m.s1 * (mean @ step.batch.G))[None])
+    outer_spike = m.s2 * jnp.outer(jnp.sum(step.passes.S, axis=0), mean)
+    hidden = step.centre(jnp.ones_like(step.passes.Z) * (m.s1 * (step.batch.G @ mean))[None])
     inner_spike = step.output(step.through(hidden))
     return {
         "U_mean": mean,
@@ -262,11 +261,11 @@ def coherence(step: Step) -> dict[str, Array]:
     """Return the coherence of ΔWᵀCσ, of WᵀJΔz and of ΔW·g, and the distance of Adam's step from −sign ∇."""
     m, G = step.model, step.batch.G
     dW = step.centre(step.change.W)
-    dS = step.through(m.s1 * (dW @ G))
+    dS = step.through(m.s1 * (dW @ G.T))
     values = {
         "coherence_outer": _over_random(dW.T, step.passes.S),
         "coherence_inner": _over_random(m.W.T, dS),
-        "coherence_hidden": _over_random(dW, G),
+        "coherence_hidden": _over_random(dW, G.T),
     }
     if step.optimizer.normalisation is Normalisation.ENTRIES:
         direction = step.change.W / step.rate
@@ -293,7 +292,7 @@ def measure_through(model: DenseAM, optimizer: Optimizer, state: Any, batch: Sta
     change, _ = optimizer.update(gradient, state, model.parameters)
     after = model.with_parameters(Parameters(*(p + u for p, u in zip(model.parameters, change, strict=True))))
     (Z, X), (Z_after, X_after) = (trajectory.passed(m, batch) for m in (model, after))
-    W, dW, C = model.W, change.W, column_functions(model).centre
+    W, dW, C = model.W, change.W, hidden_functions(model).centre
     mean, R = jnp.mean(dW, axis=0), trajectory.residual(batch, X[-1])
     values = {
         "Z": C(Z), "F": X[-1], "R": R, "grad_W": gradient.W, "dW": dW, "dZ_exact": C(Z_after - Z),

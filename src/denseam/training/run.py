@@ -16,10 +16,10 @@ from denseam.data.concerns import concerns_of, warn
 from denseam.ground.errors import InputError, at_least_zero, refuse, shown, typed, whole
 from denseam.model.dense_am import DenseAM, Parameters
 from denseam.training.batches import Batches, draw_batches, mean_square, noisy_batch
-from denseam.training.columns import Batch, Joined, batch_of
 from denseam.training.devices import for_products
 from denseam.training.divergence import EndStatus, ending, infinite_once_blown
-from denseam.training.gradient import loss_of_columns, mse, step_on_columns
+from denseam.training.gradient import loss_of_batch, mse, step_on_batch
+from denseam.training.matrices import Batch, Joined, batch_of
 from denseam.training.optimizers import Optimizer
 from denseam.training.probes import measure
 from denseam.training.progress import Progress, calling
@@ -49,7 +49,7 @@ def advance(
         # By number: what a scan slices itself is copied on a GPU, outside of the graph of the other kernels.
         batch = jax.tree.map(lambda V: V[t], segment)
         model, state = frame.with_parameters(parameters), optimizer.counting_once(state)
-        new, after, error = step_on_columns(
+        new, after, error = step_on_batch(
             model, optimizer, state, batch, joined=joined, recompute=recompute, W=W
         )
         measured = None
@@ -73,7 +73,7 @@ def evaluate(model: DenseAM, segment: Batch) -> Array:
     W = for_products(model.W)
     if W is not None:
         model = model.with_parameters(model.parameters._replace(W=W))
-    errors: Array = jax.lax.map(lambda batch: mse(loss_of_columns(model, batch), model.N), segment)
+    errors: Array = jax.lax.map(lambda batch: mse(loss_of_batch(model, batch), model.N), segment)
     return errors
 
 
@@ -188,17 +188,17 @@ def train(
 @jax.jit
 def _train(model: DenseAM, optimizer: Optimizer, state: Any, *epoch: Any) -> tuple[DenseAM, Any, Array]:
     """Take a step on each batch of an epoch; return the model, the state and the MSE before each step."""
-    frame, segment = model.without_parameters(), _columns(model, *epoch)
+    frame, segment = model.without_parameters(), _batches(model, *epoch)
     parameters, state, errors, _ = advance(model.parameters, state, frame, optimizer, segment, joined=True)
     return model.with_parameters(parameters), state, errors
 
 
 @jax.jit
 def _evaluate(model: DenseAM, *epoch: Any) -> Array:
-    return evaluate(model, _columns(model, *epoch))
+    return evaluate(model, _batches(model, *epoch))
 
 
-def _columns(model: DenseAM, data: Array, batches: Batches, noise: ArrayLike) -> Batch:
+def _batches(model: DenseAM, data: Array, batches: Batches, noise: ArrayLike) -> Batch:
     """Return the batches of an epoch as the model sees them, which may count features more than once."""
     X, Y = jax.vmap(noisy_batch, in_axes=(None, 0, 0, None))(data, *batches, noise)
     return jax.vmap(lambda X, Y: batch_of(model, X, Y))(X, Y)

@@ -7,11 +7,11 @@ A model with T steps of size d takes a state through
 and is trained on L = ‖x_T − Y‖² / (2B). The adjoint λ_t = B ∂L/∂x_t starts as λ_T = x_T − Y and runs back
 through the same products as in one step (`denseam.training.gradient`), with μ_t instead of R:
 
-    μ_t = d λ_{t+1},  A_t = C J_t C (W μ_t),  λ_t = (1 − d) λ_{t+1} + s1 s2 g′(x_t) [n ⊙ (Wᵀ A_t)],
+    μ_t = d λ_{t+1},  A_t = C J_t C (W μ_tᵀ),  λ_t = (1 − d) λ_{t+1} + s1 s2 g′(x_t) [n ⊙ (A_tᵀ W)],
 
-    ∇_W L = (s2/B) Σ_t [ S_t μ_tᵀ + s1 A_t G_tᵀ ],  ∇_b L = (s2 s_b/B) Σ_t A_t 1,  ∇_c L = (s_c/B) Σ_t μ_t 1.
+    ∇_W L = (s2/B) Σ_t [ S_t μ_t + s1 A_t G_t ],  ∇_b L = (s2 s_b/B) Σ_t A_t 1,  ∇_c L = (s_c/B) Σ_t μ_tᵀ 1.
 
-g′ is the Jacobian of g, a diagonal matrix if G is a sum over features. WᵀA_t is a sixth product, which t = 0
+g′ is the Jacobian of g, a diagonal matrix if G is a sum over features. A_tᵀW is a sixth product, which t = 0
 does not need: T steps take (12T − 2)·K·N·B operations.
 
 A *known* feature keeps its value in every step. It is no output of f then, so its adjoint is 0; the loss is
@@ -32,14 +32,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from denseam.model.dense_am import DenseAM, Parameters, for_each
-from denseam.training.columns import (
+from denseam.training.matrices import (
     Joined,
     Starts,
     backward,
     centred,
-    column_functions,
     hidden,
-    of_columns,
+    hidden_functions,
     outer_and_inner,
     outward,
     readout,
@@ -56,7 +55,7 @@ def _unrolled(T: int, joined: Joined) -> bool:
 
 
 class Sums(NamedTuple):
-    """What the backward pass accumulates: S μᵀ + s1 A Gᵀ, A1 and μ1."""
+    """What the backward pass accumulates: S μ + s1 A G, A1 and μᵀ1."""
 
     W: Float[Array, "K N"]
     b: Float[Array, " K"]
@@ -77,7 +76,7 @@ def gradient(
     batch = burnt_in(model, batch)
     assert model.steps is not None
     kept, states = _forward(model, batch, keep=not recompute, unroll=_unrolled(model.steps.T, joined))
-    sums, B = _back(model, batch, kept, states, joined), batch.Y.shape[1]
+    sums, B = _back(model, batch, kept, states, joined), len(batch.Y)
     return _loss(model, batch, states), Parameters(
         W=model.s2 / B * sums.W,
         b=model.s2 * model.s_b / B * sums.b,
@@ -85,7 +84,7 @@ def gradient(
     )
 
 
-def passed(model: DenseAM, batch: Starts) -> tuple[Float[Array, "T K B"], Float[Array, "T N B"]]:
+def passed(model: DenseAM, batch: Starts) -> tuple[Float[Array, "T K B"], Float[Array, "T B N"]]:
     """Return Z_0 … Z_{T−1} and x_1 … x_T; a burn-in has to be taken before."""
     Z, states = _forward(model, batch, keep=True)
     assert Z is not None
@@ -94,7 +93,7 @@ def passed(model: DenseAM, batch: Starts) -> tuple[Float[Array, "T K B"], Float[
 
 def _forward(
     model: DenseAM, batch: Starts, *, keep: bool, unroll: bool = False
-) -> tuple[Array | None, Float[Array, "T N B"]]:
+) -> tuple[Array | None, Float[Array, "T B N"]]:
     """Return Z_0 … Z_{T−1} if they are to be kept, and x_1 … x_T."""
     assert model.steps is not None
 
@@ -106,10 +105,10 @@ def _forward(
     return Z, X
 
 
-def _step(model: DenseAM, X: Float[Array, "N B"], known: Array | None) -> tuple[Array, Array]:
+def _step(model: DenseAM, X: Float[Array, "B N"], known: Array | None) -> tuple[Array, Array]:
     """Return Z of a state, and the state after it."""
     assert model.steps is not None
-    d, activation = model.steps.size, column_functions(model).activation
+    d, activation = model.steps.size, hidden_functions(model).activation
     Z = hidden(model, _drive(model, X))
     # For d = 1 this is f(x) itself, to the last bit.
     moved = (1 - d) * X + d * readout(model, centred(model, activation(Z)))
@@ -130,20 +129,20 @@ def burnt_in(model: DenseAM, batch: Starts) -> Starts:
     return batch._replace(X=jax.lax.fori_loop(0, jnp.max(steps).astype(int), step, batch.X), delay=None)
 
 
-def _loss(model: DenseAM, batch: Starts, states: Float[Array, "T N B"]) -> Float[Array, ""]:
+def _loss(model: DenseAM, batch: Starts, states: Float[Array, "T B N"]) -> Float[Array, ""]:
     assert model.steps is not None
     squares = jnp.sum(residual(batch, states[-1]) * (states[-1] - batch.Y))
     if model.steps.early is not None:
         earlier = jnp.sum(residual(batch, states[:-1]) * (states[:-1] - batch.Y[None]))
         squares += model.steps.early / model.steps.T * earlier
-    return squares / (2 * batch.Y.shape[1])
+    return squares / (2 * len(batch.Y))
 
 
 def _back(model: DenseAM, batch: Starts, kept: Array | None, states: Array, joined: Joined) -> Sums:
     """Take the adjoint back from the last state to the first, and sum up the gradient."""
     assert model.steps is not None
     d, early, T = model.steps.size, model.steps.early, model.steps.T
-    activation = column_functions(model).activation
+    activation = hidden_functions(model).activation
 
     def through(mu: Array, X: Array, Z: Array | None) -> tuple[Array, Array, Array]:
         """Return S, A and G of a step."""
@@ -178,18 +177,18 @@ def _back(model: DenseAM, batch: Starts, kept: Array | None, states: Array, join
     # All steps at once, so that devices sum their gradients once.
     S, mu, A, G = (jnp.concatenate([V[None], Vs]) for V, Vs in zip((S, mu, A, G), parts, strict=True))
     W = outer_and_inner(model, S, mu, A, G, joined)
-    return Sums(W, jnp.sum(A, axis=(0, 2), dtype=model.b.dtype), jnp.sum(mu, axis=(0, 2)))
+    return Sums(W, jnp.sum(A, axis=(0, 2), dtype=model.b.dtype), jnp.sum(mu, axis=(0, 1)))
 
 
 def _added(sums: Sums, model: DenseAM, S: Array, mu: Array, A: Array, G: Array, joined: Joined) -> Sums:
     return Sums(
         W=sums.W + outer_and_inner(model, S, mu, A, G, joined),
         b=sums.b + jnp.sum(A, axis=1, dtype=sums.b.dtype),
-        c=sums.c + jnp.sum(mu, axis=1),
+        c=sums.c + jnp.sum(mu, axis=0),
     )
 
 
-def residual(batch: Starts, X: Float[Array, "*steps N B"]) -> Float[Array, "*steps N B"]:
+def residual(batch: Starts, X: Float[Array, "*steps B N"]) -> Float[Array, "*steps B N"]:
     """Return X − Y, with a mask only where features are hidden, times N over their mean number."""
     R = X - for_each(batch.Y, X)
     if batch.known is None:
@@ -198,13 +197,13 @@ def residual(batch: Starts, X: Float[Array, "*steps N B"]) -> Float[Array, "*ste
     return jnp.where(for_each(batch.known, R), 0, R / share)
 
 
-def _drive(model: DenseAM, X: Float[Array, "N B"]) -> Float[Array, "N B"]:
-    """Return n ⊙ g(x) of every column."""
-    G = of_columns(model.features).activation(X)
-    return G if model.counts is None else model.counts[:, None] * G
+def _drive(model: DenseAM, X: Float[Array, "B N"]) -> Float[Array, "B N"]:
+    """Return n ⊙ g(x) of every row."""
+    G = model.features.activation(X)
+    return G if model.counts is None else model.counts[None] * G
 
 
-def _through_features(model: DenseAM, X: Float[Array, "N B"], V: Float[Array, "N B"]) -> Float[Array, "N B"]:
-    """Return g′(x) (n ⊙ v) of every column; the Jacobian g′ is symmetric."""
-    V = V if model.counts is None else model.counts[:, None] * V
-    return of_columns(model.features).jacobian_product(X, V)
+def _through_features(model: DenseAM, X: Float[Array, "B N"], V: Float[Array, "B N"]) -> Float[Array, "B N"]:
+    """Return g′(x) (n ⊙ v) of every row; the Jacobian g′ is symmetric."""
+    V = V if model.counts is None else model.counts[None] * V
+    return model.features.jacobian_product(X, V)

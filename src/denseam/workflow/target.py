@@ -41,9 +41,9 @@ from denseam.studies.records import settings_of
 from denseam.studies.runs import activation_of, build, scales_of
 from denseam.studies.study import RunSpec, Study, decays
 from denseam.training.batches import View, mean_square, noise_keys, sample_order
-from denseam.training.columns import Batch
 from denseam.training.devices import check_precision, dtype_of, memory, numbers, platform_of, products
 from denseam.training.divergence import ending
+from denseam.training.matrices import Batch
 from denseam.training.mesh import Placement, check_mesh_of_processes, gathered, make_mesh, parse_mesh
 from denseam.training.optimizers import Optimizer
 from denseam.training.places import OneDevice, OnMesh, named

@@ -21,8 +21,8 @@ from denseam.studies.runner import run_studies
 from denseam.studies.runs import Interrupted, build, scales_of
 from denseam.studies.study import Study
 from denseam.training.batches import draw_batches, noisy_batch
-from denseam.training.columns import Columns
 from denseam.training.gradient import step
+from denseam.training.matrices import Driven
 from denseam.training.probes import measure
 from denseam.training.progress import Progress
 from tests.sampled import sampled
@@ -545,7 +545,7 @@ def test_probes_see_each_step_and_leave_training_alone(case):
             batches = draw_batches(spec.seed, epoch, P, B)
             X, Y = noisy_batch(data, batches.samples[within], batches.noise[within], spec.values["noise"])
             if t in study.probe_steps:
-                batch = Columns(model.drive(X).T, Y.T)
+                batch = Driven(model.drive(X), Y)
                 here = np.asarray(measured(model, optimizer, state, batch, study.probes))
                 there = np.array([outcome.probes[n][taken] for n in study.probes])
                 loose = [n in ("dF_remainder", "dF_outer_spike", "dF_inner_spike") for n in study.probes]

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 import denseam as dam
 from denseam.rules import Scales
-from denseam.training.columns import Columns
 from denseam.training.gradient import step
+from denseam.training.matrices import Driven
 from denseam.training.probes import DENSE, MATRIX_FREE, leading, measure_step, take_step, update_terms
 from denseam.training.quantities import GROUPS, QUANTITIES, applicable, log_spaced, resolve
 from tests import reference
@@ -60,7 +60,7 @@ def made(name: str, optimizer: str, centred: bool, eta: float = 0.3, warm: int =
         model, state, _ = step(model, opt, state, jnp.asarray(X), jnp.asarray(Y))
         ref = ref_opt.step(ref, ref.gradient(X.T, Y.T))
     X, Y = rng.normal(size=(N, B)), rng.normal(size=(N, B))
-    batch = Columns(jnp.tanh(jnp.asarray(X)), jnp.asarray(Y))
+    batch = Driven(jnp.tanh(jnp.asarray(X.T)), jnp.asarray(Y.T))
     after = ref_opt.step(ref, ref.gradient(X, Y))
     return model, opt, state, batch, ref, after, X, Y
 
@@ -126,7 +126,7 @@ def test_first_order_terms_sum_to_the_derivative_along_the_update(name, optimize
     step = take_step(model, opt, state, batch)
 
     def outputs(parameters):
-        return model.with_parameters(parameters).update(jnp.asarray(X.T)).T
+        return model.with_parameters(parameters).update(jnp.asarray(X.T))
 
     _, derivative = jax.jvp(outputs, (model.parameters,), (step.change,))
     found = update_terms(step)

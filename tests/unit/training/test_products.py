@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import denseam as dam
-from denseam.training.batches import View, noisy_columns
-from denseam.training.columns import batch_of
+from denseam.training.batches import View, noisy_batches
 from denseam.training.devices import products
-from denseam.training.gradient import gradient_of_columns
+from denseam.training.gradient import gradient_of_batch
+from denseam.training.matrices import batch_of
 from denseam.training.run import advance, evaluate
 
 SHAPE = dam.Shape(N=24, K=48, P=120, B=40)
@@ -30,8 +30,8 @@ def test_a_gradient_with_memories_in_bfloat16_is_that_in_float32_but_for_roundin
     low = model.with_parameters(model.parameters._replace(W=model.W.astype(jnp.bfloat16)))
     X, Y = jax.random.normal(jax.random.key(0), (2, SHAPE.B, SHAPE.N), jnp.float32)
     batch = batch_of(model, X, Y)
-    L, exact = gradient_of_columns(model, batch)
-    L_low, rounded = gradient_of_columns(low, batch, joined=joined)
+    L, exact = gradient_of_batch(model, batch)
+    L_low, rounded = gradient_of_batch(low, batch, joined=joined)
     assert float(L_low) == pytest.approx(float(L), rel=2 * ROUNDING)
     for one, other in zip(exact, rounded, strict=True):
         assert other.dtype == jnp.float32
@@ -42,7 +42,7 @@ def test_a_gradient_with_memories_in_bfloat16_is_that_in_float32_but_for_roundin
 def test_training_in_bfloat16_keeps_float32_weights_and_nearly_the_same_losses():
     scales, model = made(1, dam.relu())
     clean = jax.random.normal(jax.random.key(1), (60, SHAPE.B, SHAPE.N), jnp.float32)
-    segment = noisy_columns(
+    segment = noisy_batches(
         clean, jax.random.split(jax.random.key(2), len(clean)), jnp.float32(0.5), View.of(model)
     )
     optimizer = dam.adam(scales)

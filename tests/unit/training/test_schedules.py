@@ -13,7 +13,7 @@ from denseam.ground.errors import InputError
 from denseam.rules.optimizers import OPTIMIZERS
 from denseam.rules.schedules import SCHEDULES
 from denseam.training.batches import draw_batches, noisy_batch
-from denseam.training.gradient import Columns, step
+from denseam.training.gradient import Driven, step
 from denseam.training.optimizers import make
 from denseam.training.probes import measure_step, take_step, update_terms
 from denseam.training.quantities import applicable
@@ -204,7 +204,7 @@ def test_probes_know_the_learning_rate_of_their_step(optimizer):
     state = scheduled.init(model.parameters)
     for k in range(3):
         assert scheduled.factor(state) == pytest.approx(table(k))
-        taken = take_step(model, scheduled, state, Columns(model.drive(X).T, Y.T))
+        taken = take_step(model, scheduled, state, Driven(model.drive(X), Y))
         if optimizer == "sgd":
             terms = update_terms(taken)
             assert np.allclose(terms["dW1"] + terms["dW2"], terms["dW"], rtol=1e-12)
@@ -212,7 +212,7 @@ def test_probes_know_the_learning_rate_of_their_step(optimizer):
         _, state, _ = step(model, scheduled, state, X, Y)
     if optimizer == "adam":
         fresh = [o.init(model.parameters) for o in (scheduled, constant)]
-        steps = [take_step(model, o, s, Columns(model.drive(X).T, Y.T))
+        steps = [take_step(model, o, s, Driven(model.drive(X), Y))
                  for o, s in zip((scheduled, constant), fresh, strict=True)]  # fmt: skip
         a, b = (float(measure_step(s, applicable("elementwise", "adam"))["sign_distance"]) for s in steps)
         assert a == pytest.approx(b, rel=1e-6)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import denseam as dam
-from denseam.training.columns import batch_of
-from denseam.training.gradient import gradient_of_columns, loss_of_columns
+from denseam.training.gradient import gradient_of_batch, loss_of_batch
+from denseam.training.matrices import batch_of
 from denseam.training.stored import GPUS, memories_side_by_side, stored
 
 SHAPE = dam.Shape(N=6, K=8, P=50, B=5)
@@ -32,7 +32,7 @@ def test_training_and_evaluation_have_it_on_a_gpu_alone(platform):
     model = dam.DenseAM.create(scales, dam.relu(), seed=0)
     X = jnp.ones((SHAPE.B, SHAPE.N))
     batch = batch_of(model, X, X)
-    texts = [lowered(f, model, batch, platform=platform) for f in (gradient_of_columns, loss_of_columns)]
+    texts = [lowered(f, model, batch, platform=platform) for f in (gradient_of_batch, loss_of_batch)]
     orders = [text.count("@LayoutConstraint") for text in texts]
     barriers = [text.count("optimization_barrier") for text in texts]
     assert orders == ([0, 0] if platform == "cpu" else [2, 1])  # of Z and of W R; of Z
@@ -45,9 +45,7 @@ def test_models_that_share_their_batch_have_products_of_their_own():
     model = dam.DenseAM.create(scales, dam.relu(), seed=0)
     X = jnp.ones((SHAPE.B, SHAPE.N))
     three = jax.tree.map(lambda leaf: jnp.stack([leaf] * 3), model)
-    several = jax.vmap(
-        lambda model, batch: gradient_of_columns(model, batch, joined=False), in_axes=(0, None)
-    )
+    several = jax.vmap(lambda model, batch: gradient_of_batch(model, batch, joined=False), in_axes=(0, None))
     text = lowered(several, three, batch_of(model, X, X), platform="cuda")
     products = [line for line in text.splitlines() if "stablehlo.dot_general" in line]
     assert len(products) == 5
@@ -60,7 +58,7 @@ def test_results_in_bfloat16_are_stored_in_it():
     model = dam.DenseAM.create(scales, dam.relu(), seed=0)
     low = model.with_parameters(model.parameters._replace(W=model.W.astype(jnp.bfloat16)))
     X = jnp.ones((SHAPE.B, SHAPE.N))
-    text = lowered(gradient_of_columns, low, batch_of(model, X, X), platform="cuda")
+    text = lowered(gradient_of_batch, low, batch_of(model, X, X), platform="cuda")
     kept = [line for line in text.splitlines() if "optimization_barrier" in line]
     assert sum("tensor<8x5xbf16>" in line for line in kept) == 3  # Z, W R and A
 

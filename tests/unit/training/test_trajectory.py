@@ -13,8 +13,8 @@ from denseam.rules import cost
 from denseam.studies.engine import train_runs
 from denseam.studies.runs import build
 from denseam.training.batches import View, add_noise, draw_batches, noisy_batch
-from denseam.training.columns import batch_of
-from denseam.training.gradient import gradient, gradient_of_columns, loss, loss_of_columns
+from denseam.training.gradient import gradient, gradient_of_batch, loss, loss_of_batch
+from denseam.training.matrices import batch_of
 from denseam.training.probes import measure
 from denseam.training.quantities import THROUGH
 from tests import reference
@@ -81,16 +81,16 @@ def test_after_a_burn_in_the_gradient_is_that_of_the_last_steps(name, T, masked)
     _, model = made(name, T)
     model = dataclasses.replace(model, steps=dataclasses.replace(model.steps, burn_in=4.0))
     X, Y, known = a_batch(masked)
-    delay = jnp.asarray([[0.0, 0.19, 0.2, 0.61, 0.999]])  # shares of the five lengths 0 … 4
+    delay = jnp.asarray([[0.0], [0.19], [0.2], [0.61], [0.999]])  # shares of the five lengths 0 … 4
     x, y, held = columns(X, Y, known)
     ref = reference.Through(plain(model, name), T, float(model.steps.size), held, burn_in=(0, 0, 1, 3, 4))
     batch = batch_of(model, X, Y, known)._replace(delay=delay)
     for joined, recompute in ((True, False), (False, True), ("stacked", False)):
-        L, found = gradient_of_columns(model, batch, joined=joined, recompute=recompute)
+        L, found = gradient_of_batch(model, batch, joined=joined, recompute=recompute)
         assert float(L) == pytest.approx(ref.loss(x, y), rel=1e-12)
         for one, expected in zip(found, ref.gradient(x, y), strict=True):
             assert np.allclose(one, expected, rtol=1e-10, atol=1e-12)
-    by_autodiff = jax.grad(lambda p: loss_of_columns(model.with_parameters(p), batch))(model.parameters)
+    by_autodiff = jax.grad(lambda p: loss_of_batch(model.with_parameters(p), batch))(model.parameters)
     for one, expected in zip(found, by_autodiff, strict=True):
         assert np.allclose(one, expected, rtol=1e-10, atol=1e-12)
 
@@ -118,7 +118,7 @@ def test_a_study_with_a_burn_in_trains_as_the_reference_does():
         drawn = draw_batches(0, epoch, spec.shape.P, spec.shape.B)
         for samples, key in zip(drawn.samples, drawn.noise, strict=True):
             Y = jnp.asarray(data)[samples]
-            X, _, delay = View.of(model).starts(Y, key, 0.5)
+            X, _, _, delay = View.of(model).batch(Y, key, 0.5)
             # round(1.5 · 3) = 4 steps at most: five lengths.
             lengths = tuple(np.floor(5 * np.asarray(delay[:, 0])).astype(int).tolist())
             ref, (x, y) = dataclasses.replace(ref, burn_in=lengths), columns(X, Y)
@@ -130,14 +130,14 @@ def test_a_study_with_a_burn_in_trains_as_the_reference_does():
 def test_samples_are_delayed_only_in_a_burn_in():
     _, model = made("relu", 3)
     Y = jnp.zeros((200, 4))
-    assert View.of(model).starts(Y, jax.random.key(0), 0.5).delay is None
+    assert View.of(model).batch(Y, jax.random.key(0), 0.5).delay is None
     delayed = View.of(dataclasses.replace(model, steps=Steps(3, 0.3, burn_in=5.0)))
-    rows = delayed.starts(Y, jax.random.key(0), 0.5)
-    assert np.array_equal(rows.X, add_noise(Y, jax.random.key(0), 0.5))
-    assert rows.delay.shape == (200, 1)
-    assert np.bincount(np.floor(6 * np.asarray(rows.delay)).astype(int).ravel()).min() > 15
+    batch = delayed.batch(Y, jax.random.key(0), 0.5)
+    assert np.array_equal(batch.X, add_noise(Y, jax.random.key(0), 0.5))
+    assert batch.delay.shape == (200, 1)
+    assert np.bincount(np.floor(6 * np.asarray(batch.delay)).astype(int).ravel()).min() > 15
     batches = delayed.cut(Y, jax.random.key(0), 0.5, 3, 60)
-    assert batches.delay.shape == (3, 1, 60)
+    assert batches.delay.shape == (3, 60, 1)
 
 
 @pytest.mark.parametrize(("name", "T"), [("relu", 3), ("tanh", 2), ("relu3", 7)])
@@ -234,8 +234,8 @@ def test_recomputing_changes_nothing():
     _, model = made("relu3", 4)
     batch = batch_of(model, *a_batch(masked=True))
     for one, other in zip(
-        gradient_of_columns(model, batch)[1],
-        gradient_of_columns(model, batch, recompute=True)[1],
+        gradient_of_batch(model, batch)[1],
+        gradient_of_batch(model, batch, recompute=True)[1],
         strict=True,
     ):
         assert np.allclose(one, other, rtol=1e-12)
@@ -247,7 +247,7 @@ def test_recomputing_changes_nothing():
 @pytest.mark.parametrize("by", ["features", "block", "last"])
 def test_hidden_features_start_from_noise_and_known_ones_as_they_are(by):
     Y = jnp.asarray(np.random.default_rng(0).standard_normal((50, 12)))
-    X, known, _ = View(None, 5, by).starts(Y, jax.random.key(0), 0.5)
+    X, _, known, _ = View(None, 5, by).batch(Y, jax.random.key(0), 0.5)
     hidden = ~np.asarray(known)
     assert (hidden.sum(axis=1) == 5).all()
     assert np.array_equal(np.asarray(X)[~hidden], np.asarray(Y)[~hidden])
@@ -265,7 +265,7 @@ def test_hidden_features_start_from_noise_and_known_ones_as_they_are(by):
 
 def test_nothing_hidden_is_plain_noise():
     Y = jnp.ones((3, 4))
-    X, known, delay = View(None).starts(Y, jax.random.key(0), 0.5)
+    X, _, known, delay = View(None).batch(Y, jax.random.key(0), 0.5)
     assert known is None
     assert delay is None
     assert np.array_equal(X, add_noise(Y, jax.random.key(0), 0.5))

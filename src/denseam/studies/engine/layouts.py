@@ -25,8 +25,8 @@ from denseam.studies.engine.programs import Program
 from denseam.studies.runs import Interrupted, Outcome, build
 from denseam.studies.study import RunSpec, decays
 from denseam.training.batches import View, mean_square, sample_order
-from denseam.training.columns import Batch
 from denseam.training.divergence import ending
+from denseam.training.matrices import Batch
 from denseam.training.progress import Progress
 
 

@@ -23,8 +23,8 @@ from denseam.rules.cost import recomputes
 from denseam.studies.study import Study
 from denseam.training import drawing
 from denseam.training.batches import View, draw
-from denseam.training.columns import Batch
 from denseam.training.devices import RATES, dtype_of, memory, products
+from denseam.training.matrices import Batch
 from denseam.training.progress import Progress
 from denseam.training.run import advance, evaluate
 
