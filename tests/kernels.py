@@ -100,7 +100,7 @@ def compiled(card, activation, optimizer, N, precision):
         there = jax.tree.map(
             lambda V: jax.ShapeDtypeStruct(V.shape, V.dtype, sharding=place), arguments["advance"]
         )
-        traced = programs._ON_GPU_IN_SHORT.advance.trace(*there, recompute=False, probes=())
+        traced = programs._ON_GPU_IN_SHORT.advance.trace(*there, **program._options)
         return traced.lower(lowering_platforms=("cuda",)).compile().as_text()
 
 

@@ -26,7 +26,7 @@ from denseam.model.dense_am import DenseAM, for_each
 from denseam.model.lagrangians import Elementwise, Lagrangian, ReLU, Softmax
 from denseam.model.steps import Steps
 from denseam.training.gradient import gradient, gradient_of_batch, loss
-from denseam.training.matrices import batch_of
+from denseam.training.matrices import Ways, batch_of
 
 _K, _N, _B = 7, 5, 4
 
@@ -237,14 +237,15 @@ def written_gradient_is_the_derivative_through_steps(
 
     Only features that are functions of one neuron each can be known.
 
-    Pre-activations may be kept or computed again, and the products of the gradient joined or not.
+    It is computed in several ways.
     """
 
     @eqx.filter_jit
     def sides(model: DenseAM, X: jax.Array, Y: jax.Array, known: jax.Array | None) -> tuple[Any, Any]:
         by_autodiff = jax.value_and_grad(lambda p: loss(model.with_parameters(p), X, Y, known))
-        batch, ways = batch_of(model, X, Y, known), ((True, False), (False, True), ("stacked", False))
-        written = [gradient_of_batch(model, batch, joined=j, recompute=r) for j, r in ways]  # type: ignore[arg-type]
+        batch = batch_of(model, X, Y, known)
+        ways = Ways(), Ways(written_out=True, recompute=True), Ways(stacked=True)
+        written = [gradient_of_batch(model, batch, way) for way in ways]
         return written, by_autodiff(model.parameters)
 
     X, Y, hidden = _draws((_B, _N), (_B, _N), (_B, _N), seed=5)

@@ -24,7 +24,7 @@ from denseam.model.lagrangians import registered
 from denseam.rules import MemoriesOnly, Proportional, Shape
 from denseam.studies.runs import build
 from denseam.studies.study import Study
-from denseam.training.matrices import Driven
+from denseam.training.matrices import Driven, Ways
 from denseam.training.mesh import Placement, make_mesh, parse_mesh
 from denseam.training.places import named
 from denseam.training.progress import Progress
@@ -202,7 +202,7 @@ def compiled(activation, optimizer, mesh, N=32, K=256, B=64):
         at.put(batch, Driven(at.batches, at.batches)),
     )  # fmt: skip
     step = jax.jit(
-        functools.partial(advance, joined="stacked"),
+        functools.partial(advance, ways=Ways(stacked=True)),
         out_shardings=(at.parameters, places, at.everywhere, None),
         donate_argnums=(0, 1),
     )

@@ -16,10 +16,11 @@ from jaxtyping import Array, Bool, Float
 from denseam.model.dense_am import DenseAM, Parameters
 from denseam.training import trajectory
 from denseam.training.matrices import (
+    PLAIN,
     Batch,
     Driven,
-    Joined,
     Starts,
+    Ways,
     backward,
     batch_of,
     centred,
@@ -90,19 +91,16 @@ def loss_of_batch(model: DenseAM, batch: Batch) -> Float[Array, ""]:
 
 
 def gradient_of_batch(
-    model: DenseAM, batch: Batch, *, joined: Joined = True, recompute: bool = False
+    model: DenseAM, batch: Batch, ways: Ways = PLAIN
 ) -> tuple[Float[Array, ""], Parameters]:
-    """Return L and its gradient as `gradient` does.
-
-    `recompute` saves memory where there are several steps: pre-activations are computed again.
-    """
+    """Return L and its gradient as `gradient` does, in one of several ways."""
     if isinstance(batch, Starts):
-        return trajectory.gradient(model, batch, joined=joined, recompute=recompute)
+        return trajectory.gradient(model, batch, ways)
     passes = forward_and_back(model, batch)
     squares = passes.R * passes.R
-    if joined is False:  # on a GPU: in the kernel that sums R over samples for the gradient of c
+    if not ways.stacked:  # on a GPU: in the kernel that sums R over samples for the gradient of c
         squares = stored(jnp.sum(squares, axis=0))
-    return jnp.sum(squares) / (2 * len(passes.R)), gradient_of_passes(model, batch, passes, joined=joined)
+    return jnp.sum(squares) / (2 * len(passes.R)), gradient_of_passes(model, batch, passes, ways)
 
 
 def forward_and_back(model: DenseAM, batch: Driven) -> Passes:
@@ -111,11 +109,11 @@ def forward_and_back(model: DenseAM, batch: Driven) -> Passes:
     return Passes(Z, raw, S, R, A=backward(model, Z, R))
 
 
-def gradient_of_passes(model: DenseAM, batch: Driven, passes: Passes, *, joined: Joined = True) -> Parameters:
+def gradient_of_passes(model: DenseAM, batch: Driven, passes: Passes, ways: Ways = PLAIN) -> Parameters:
     """Return the gradient from the arrays of both passes."""
     (_, _, S, R, A), G, B = passes, batch.G, len(batch.G)
     return Parameters(
-        W=model.s2 / B * outer_and_inner(model, S, R, A, G, joined),
+        W=model.s2 / B * outer_and_inner(model, S, R, A, G, stacked=ways.stacked),
         b=model.s2 * model.s_b / B * jnp.sum(A, axis=1, dtype=model.b.dtype),
         c=model.s_c / B * jnp.sum(R, axis=0),
     )
@@ -146,14 +144,12 @@ def step_on_batch(
     optimizer: Optimizer,
     state: optax.OptState,
     batch: Batch,
-    *,
-    joined: Joined = True,
-    recompute: bool = False,
+    ways: Ways = PLAIN,
     W: Float[Array, "K N"] | None = None,
 ) -> tuple[DenseAM, optax.OptState, Float[Array, ""]]:
     """Do what `step` does; `W` are the memories in the type of the products, if that is another."""
     seen = model if W is None else model.with_parameters(model.parameters._replace(W=W))
-    L, grads = gradient_of_batch(seen, batch, joined=joined, recompute=recompute)
+    L, grads = gradient_of_batch(seen, batch, ways)
     updates, state = optimizer.update(grads, state, model.parameters)
     parameters = Parameters(*(p + u for p, u in zip(model.parameters, updates, strict=True)))
     return model.with_parameters(parameters), state, mse(L, model.N)

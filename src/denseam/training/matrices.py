@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -31,8 +31,29 @@ from denseam.model.dense_am import DenseAM
 from denseam.model.lagrangians import Elementwise, Softmax
 from denseam.training.stored import memories_side_by_side, stored
 
-#: How the two products of the gradient are computed: as one, as two, or as one over stacked pairs.
-Joined = bool | Literal["stacked"]
+
+class Ways(NamedTuple):
+    """How a gradient is computed; what it is does not depend on them.
+
+    Attributes
+    ----------
+    stacked
+        The two products that make the gradient of W are one over stacked pairs. On a mesh that distributes
+        the samples it is summed once, without moving samples between devices.
+    written_out
+        A few steps of recall are written out one after the other instead of in a loop, whose arrays a GPU
+        would have to copy.
+    recompute
+        Pre-activations of steps of recall are computed again in the backward pass, which saves memory.
+    """
+
+    stacked: bool = False
+    written_out: bool = False
+    recompute: bool = False
+
+
+#: As on one CPU.
+PLAIN: Ways = Ways()
 
 
 class Driven(NamedTuple):
@@ -160,20 +181,12 @@ def backward(model: DenseAM, Z: Float[Array, "K B"], V: Float[Array, "B N"]) -> 
     return stored(A.astype(model.W.dtype))
 
 
-def outer_and_inner(model: DenseAM, S: Array, R: Array, A: Array, G: Array, joined: Joined) -> Any:
-    """Return S R + s1 A G, for matrices or, if `joined` is 'stacked', also summed over a leading axis.
-
-    Both have the same shape, so they can be one product of inner dimension 2B. That is faster on a CPU; two
-    products (`joined` False) are faster on a GPU. On a mesh that distributes the samples, 'stacked' pairs are
-    one product too, without moving samples between devices.
-    """
+def outer_and_inner(model: DenseAM, S: Array, R: Array, A: Array, G: Array, *, stacked: bool) -> Any:
+    """Return S R + s1 A G, for matrices or, if `stacked`, also summed over a leading axis."""
     exact = model.b.dtype
-    if joined == "stacked":
+    if stacked:
         join = jnp.stack if S.ndim == 2 else jnp.concatenate
         return _product(model, join([S, A]), join([R, model.s1 * G]), exact, _summed_over_pairs)
-    if joined:
-        left, right = jnp.concatenate([S, A], axis=1), jnp.concatenate([R, model.s1 * G], axis=0)
-        return _product(model, left, right, exact)
     # Rounding the results costs no more than rounding the operands did, and they are as large as W.
     pairs = (S, R), (A, model.s1 * G)
     outer, inner = (_product(model, V, U, model.W.dtype).astype(exact) for V, U in pairs)

@@ -14,7 +14,7 @@ from jaxtyping import Array
 from denseam.model.checkpoint import Opened
 from denseam.model.dense_am import DenseAM, Parameters
 from denseam.training.batches import View, noisy_batches
-from denseam.training.matrices import Batch
+from denseam.training.matrices import Batch, Ways
 from denseam.training.mesh import Placement
 from denseam.training.optimizers import Optimizer
 from denseam.training.run import advance
@@ -36,7 +36,9 @@ class OneDevice:
 
     def __init__(self, platform: str, *, recompute: bool = False) -> None:
         self._noisy: Any = _noisy_batches
-        self._step: Any = functools.partial(_advance, joined=platform == "cpu", recompute=recompute)
+        self._step: Any = functools.partial(
+            _advance, ways=Ways(written_out=platform == "gpu", recompute=recompute)
+        )
 
     def begin(self, build: Build) -> tuple[DenseAM, Optimizer]:
         """Return the model without parameters, and the optimizer; nothing is drawn yet."""
@@ -93,7 +95,7 @@ class OnMesh(OneDevice):
     """Training on many devices: every array is created where it belongs; the compiler does the rest."""
 
     def __init__(self, placement: Placement, *, recompute: bool = False) -> None:
-        self._at, self._recompute = placement, recompute
+        self._at, self._ways = placement, Ways(stacked=True, recompute=recompute)
         # One place for all arrays of a batch.
         self._noisy = jax.jit(noisy_batches, out_shardings=placement.batches)
 
@@ -103,7 +105,7 @@ class OnMesh(OneDevice):
         _, state = self._like()
         self._places = (self._at.parameters, self._at.state(state))
         self._step = jax.jit(
-            functools.partial(advance, joined="stacked", recompute=self._recompute),
+            functools.partial(advance, ways=self._ways),
             out_shardings=(*self._places, self._at.everywhere, None),
             donate_argnums=(0, 1),
         )
@@ -140,4 +142,4 @@ def _checked(file: Opened, name: str, leaf: Any) -> Opened:
 
 
 _noisy_batches = jax.jit(noisy_batches)
-_advance = jax.jit(advance, static_argnames=("joined", "recompute", "probes"), donate_argnums=(0, 1))
+_advance = jax.jit(advance, static_argnames=("ways", "probes"), donate_argnums=(0, 1))

@@ -19,7 +19,7 @@ from denseam.training.batches import Batches, draw_batches, mean_square, noisy_b
 from denseam.training.devices import for_products
 from denseam.training.divergence import EndStatus, ending, infinite_once_blown
 from denseam.training.gradient import loss_of_batch, mse, step_on_batch
-from denseam.training.matrices import Batch, Joined, batch_of
+from denseam.training.matrices import PLAIN, Batch, Ways, batch_of
 from denseam.training.optimizers import Optimizer
 from denseam.training.probes import measure
 from denseam.training.progress import Progress, calling
@@ -33,15 +33,13 @@ def advance(
     segment: Batch,
     due: Array | None = None,
     *,
-    joined: Joined,
-    recompute: bool = False,
+    ways: Ways = PLAIN,
     probes: tuple[str, ...] = (),
 ) -> tuple[Parameters, Any, Array, Array | None]:
     """Take a step on every batch; return parameters, state, the MSE before each step, and the probes.
 
     `frame` is the model without its parameters: what does not change in training. `due` says at which
-    steps the probes are measured; at the others their values are NaN, and cost nothing. `recompute` is for
-    several steps of recall (`denseam.training.gradient`).
+    steps the probes are measured; at the others their values are NaN, and cost nothing.
     """
 
     def advance_by_one(carry: tuple[Parameters, Array | None, Any, Array], is_due: Array | None) -> Any:
@@ -49,9 +47,7 @@ def advance(
         # By number: what a scan slices itself is copied on a GPU, outside of the graph of the other kernels.
         batch = jax.tree.map(lambda V: V[t], segment)
         model, state = frame.with_parameters(parameters), optimizer.counting_once(state)
-        new, after, error = step_on_batch(
-            model, optimizer, state, batch, joined=joined, recompute=recompute, W=W
-        )
+        new, after, error = step_on_batch(model, optimizer, state, batch, ways, W)
         measured = None
         if probes:
             measured = jax.lax.cond(
@@ -189,7 +185,7 @@ def train(
 def _train(model: DenseAM, optimizer: Optimizer, state: Any, *epoch: Any) -> tuple[DenseAM, Any, Array]:
     """Take a step on each batch of an epoch; return the model, the state and the MSE before each step."""
     frame, segment = model.without_parameters(), _batches(model, *epoch)
-    parameters, state, errors, _ = advance(model.parameters, state, frame, optimizer, segment, joined=True)
+    parameters, state, errors, _ = advance(model.parameters, state, frame, optimizer, segment)
     return model.with_parameters(parameters), state, errors
 
 

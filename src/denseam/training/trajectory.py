@@ -33,8 +33,9 @@ from jaxtyping import Array, Float
 
 from denseam.model.dense_am import DenseAM, Parameters, for_each
 from denseam.training.matrices import (
-    Joined,
+    PLAIN,
     Starts,
+    Ways,
     backward,
     centred,
     hidden,
@@ -44,14 +45,9 @@ from denseam.training.matrices import (
     readout,
 )
 
-#: On a GPU up to this many steps are written out one after the other instead of in a loop, whose arrays would
-#: have to be copied into those of all steps and out of them: a sixth of the time at N = 1024, T = 8.
-UNROLLED = 16
-
-
-def _unrolled(T: int, joined: Joined) -> bool:
-    """Return whether T steps are written out; the layout of a GPU is the one with two products."""
-    return joined is False and T <= UNROLLED
+#: Up to this many steps are written out where that is asked for. On a GPU it saves a sixth of the time at
+#: N = 1024, T = 8.
+WRITTEN_OUT = 16
 
 
 class Sums(NamedTuple):
@@ -69,14 +65,13 @@ def loss(model: DenseAM, batch: Starts) -> Float[Array, ""]:
     return _loss(model, batch, states)
 
 
-def gradient(
-    model: DenseAM, batch: Starts, *, joined: Joined = True, recompute: bool = False
-) -> tuple[Float[Array, ""], Parameters]:
-    """Return L and its gradient; with `recompute`, no pre-activations are kept for the backward pass."""
+def gradient(model: DenseAM, batch: Starts, ways: Ways = PLAIN) -> tuple[Float[Array, ""], Parameters]:
+    """Return L and its gradient."""
     batch = burnt_in(model, batch)
     assert model.steps is not None
-    kept, states = _forward(model, batch, keep=not recompute, unroll=_unrolled(model.steps.T, joined))
-    sums, B = _back(model, batch, kept, states, joined), len(batch.Y)
+    ways = ways._replace(written_out=ways.written_out and model.steps.T <= WRITTEN_OUT)
+    kept, states = _forward(model, batch, keep=not ways.recompute, unroll=ways.written_out)
+    sums, B = _back(model, batch, kept, states, ways), len(batch.Y)
     return _loss(model, batch, states), Parameters(
         W=model.s2 / B * sums.W,
         b=model.s2 * model.s_b / B * sums.b,
@@ -138,7 +133,7 @@ def _loss(model: DenseAM, batch: Starts, states: Float[Array, "T B N"]) -> Float
     return squares / (2 * len(batch.Y))
 
 
-def _back(model: DenseAM, batch: Starts, kept: Array | None, states: Array, joined: Joined) -> Sums:
+def _back(model: DenseAM, batch: Starts, kept: Array | None, states: Array, ways: Ways) -> Sums:
     """Take the adjoint back from the last state to the first, and sum up the gradient."""
     assert model.steps is not None
     d, early, T = model.steps.size, model.steps.early, model.steps.T
@@ -161,28 +156,28 @@ def _back(model: DenseAM, batch: Starts, kept: Array | None, states: Array, join
             before = jnp.where(batch.known, 0, before)
         if sums is None:
             return (before, None), (S, mu, A, G)
-        return (before, _added(sums, model, S, mu, A, G, joined)), None
+        return (before, _added(sums, model, S, mu, A, G)), None
 
     # x_1 … x_{T−1} with their pre-activations, the last one first; x_0 needs no sixth product.
     later = (states[:-1], None if kept is None else kept[1:])
     adjoint = residual(batch, states[-1])
     none = Sums(*(jnp.zeros(p.shape, model.b.dtype) for p in model.parameters))
-    start = none if joined != "stacked" else None
-    back = jax.lax.scan(step, (adjoint, start), later, reverse=True, unroll=_unrolled(T, joined))
+    start = None if ways.stacked else none
+    back = jax.lax.scan(step, (adjoint, start), later, reverse=True, unroll=ways.written_out)
     (adjoint, sums), parts = back
     mu = d * adjoint
     S, A, G = through(mu, batch.X, None if kept is None else kept[0])
     if sums is not None:
-        return _added(sums, model, S, mu, A, G, joined)
+        return _added(sums, model, S, mu, A, G)
     # All steps at once, so that devices sum their gradients once.
     S, mu, A, G = (jnp.concatenate([V[None], Vs]) for V, Vs in zip((S, mu, A, G), parts, strict=True))
-    W = outer_and_inner(model, S, mu, A, G, joined)
+    W = outer_and_inner(model, S, mu, A, G, stacked=True)
     return Sums(W, jnp.sum(A, axis=(0, 2), dtype=model.b.dtype), jnp.sum(mu, axis=(0, 1)))
 
 
-def _added(sums: Sums, model: DenseAM, S: Array, mu: Array, A: Array, G: Array, joined: Joined) -> Sums:
+def _added(sums: Sums, model: DenseAM, S: Array, mu: Array, A: Array, G: Array) -> Sums:
     return Sums(
-        W=sums.W + outer_and_inner(model, S, mu, A, G, joined),
+        W=sums.W + outer_and_inner(model, S, mu, A, G, stacked=False),
         b=sums.b + jnp.sum(A, axis=1, dtype=sums.b.dtype),
         c=sums.c + jnp.sum(mu, axis=0),
     )

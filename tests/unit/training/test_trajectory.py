@@ -14,7 +14,7 @@ from denseam.studies.engine import train_runs
 from denseam.studies.runs import build
 from denseam.training.batches import View, add_noise, draw_batches, noisy_batch
 from denseam.training.gradient import gradient, gradient_of_batch, loss, loss_of_batch
-from denseam.training.matrices import batch_of
+from denseam.training.matrices import Ways, batch_of
 from denseam.training.probes import measure
 from denseam.training.quantities import THROUGH
 from tests import reference
@@ -85,8 +85,8 @@ def test_after_a_burn_in_the_gradient_is_that_of_the_last_steps(name, T, masked)
     x, y, held = columns(X, Y, known)
     ref = reference.Through(plain(model, name), T, float(model.steps.size), held, burn_in=(0, 0, 1, 3, 4))
     batch = batch_of(model, X, Y, known)._replace(delay=delay)
-    for joined, recompute in ((True, False), (False, True), ("stacked", False)):
-        L, found = gradient_of_batch(model, batch, joined=joined, recompute=recompute)
+    for ways in (Ways(), Ways(written_out=True, recompute=True), Ways(stacked=True)):
+        L, found = gradient_of_batch(model, batch, ways)
         assert float(L) == pytest.approx(ref.loss(x, y), rel=1e-12)
         for one, expected in zip(found, ref.gradient(x, y), strict=True):
             assert np.allclose(one, expected, rtol=1e-10, atol=1e-12)
@@ -235,7 +235,7 @@ def test_recomputing_changes_nothing():
     batch = batch_of(model, *a_batch(masked=True))
     for one, other in zip(
         gradient_of_batch(model, batch)[1],
-        gradient_of_batch(model, batch, recompute=True)[1],
+        gradient_of_batch(model, batch, Ways(recompute=True))[1],
         strict=True,
     ):
         assert np.allclose(one, other, rtol=1e-12)

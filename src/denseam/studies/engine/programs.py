@@ -24,7 +24,7 @@ from denseam.studies.study import Study
 from denseam.training import drawing
 from denseam.training.batches import View, draw
 from denseam.training.devices import RATES, dtype_of, memory, products
-from denseam.training.matrices import Batch
+from denseam.training.matrices import Batch, Ways
 from denseam.training.progress import Progress
 from denseam.training.run import advance, evaluate
 
@@ -36,12 +36,9 @@ def _draw_groups(data: Array, samples: Array, keys: Array, first: Array, noise: 
     return groups
 
 
-def _advance_groups(*now: Any, recompute: bool, probes: tuple[str, ...]) -> Any:
+def _advance_groups(*now: Any, ways: Ways, probes: tuple[str, ...]) -> Any:
     """Advance groups × models; the models of a group share its batches, all groups the steps to measure."""
-    models = jax.vmap(
-        functools.partial(advance, joined=False, recompute=recompute, probes=probes),
-        in_axes=(0, 0, 0, 0, None, None),
-    )
+    models = jax.vmap(functools.partial(advance, ways=ways, probes=probes), in_axes=(0, 0, 0, 0, None, None))
     return jax.vmap(models, in_axes=(0, 0, 0, 0, 0, None))(*now)
 
 
@@ -67,7 +64,7 @@ def _of_groups(advanced: Mapping[str, Any]) -> _Functions:
         jax.jit(_draw_groups, compiler_options=_AS_IT_IS),
         _cut,
         jax.jit(
-            _advance_groups, static_argnames=("recompute", "probes"), donate_argnums=(0, 1),
+            _advance_groups, static_argnames=("ways", "probes"), donate_argnums=(0, 1),
             compiler_options=dict(advanced),
         ),
         jax.jit(_evaluate_groups, compiler_options=_AS_IT_IS),
@@ -86,7 +83,7 @@ _AS_IT_IS = {"xla_gpu_autotune_level": 0, "xla_gpu_enable_triton_gemm": False}
 _ON_CPU = _Functions(
     drawing.draw,
     drawing.cut,
-    jax.jit(functools.partial(advance, joined=True), static_argnames=("recompute", "probes")),
+    jax.jit(advance, static_argnames=("ways", "probes")),
     jax.jit(evaluate),
 )
 #: Where more entries of batches are drawn than these, a program for their shape is worth its compilation,
@@ -169,7 +166,8 @@ class Program:
 
     @property
     def _options(self) -> dict[str, Any]:
-        return {"recompute": self.recompute, "probes": self.study.probes}
+        ways = Ways(written_out=self.platform == "gpu", recompute=self.recompute)
+        return {"ways": ways, "probes": self.study.probes}
 
     def _announce(self) -> None:
         with self._announcing:
