@@ -5,8 +5,9 @@ Entry i of ``jax.random.normal(key, shape)`` depends on the key and on i alone, 
 ``√2 erf⁻¹(u)``, with u uniform in (−1, 1) from the bits of ``threefry(key, (0, i))``.
 
 Compiling this takes longer than drawing with it. Here it is compiled once, for BLOCK entries with their keys
-and numbers, and arrays of any shape are put together from blocks on the host. The numbers are those of
-`jax.random`, bit by bit.
+and numbers, and arrays of any shape are put together from blocks on the host. Where a program for a shape is
+worth compiling, `within` has the numbers for it. They are those of `jax.random`, bit by bit. JAX has
+Threefry's rounds in a loop on a CPU; written out, they compile and run in less time.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.random import threefry2x32_p
 from jaxtyping import Array, Float, Key, UInt32
 
 #: Entries of a block.
@@ -59,6 +59,22 @@ def normal(key: Key[Array, ""], shape: tuple[int, ...], dtype: Any, std: float =
     return placed
 
 
+def within(key: Key[Array, ""], shape: tuple[int, ...], dtype: Any) -> Array:
+    """Return ``jax.random.normal(key, shape, dtype)`` in a program that is being compiled."""
+
+    def written_out(key: Key[Array, ""]) -> Array:
+        first, second = jax.random.key_data(key)
+        return normal_of(first, second, jnp.arange(math.prod(shape), dtype=jnp.uint32)).reshape(shape)
+
+    def of_jax(key: Key[Array, ""]) -> Array:
+        return jax.random.normal(key, shape, dtype)
+
+    if np.dtype(dtype) != np.float32 or math.prod(shape) > np.iinfo(np.uint32).max:
+        return of_jax(key)
+    drawn: Array = jax.lax.platform_dependent(key, cpu=written_out, default=of_jax)
+    return drawn
+
+
 def on_host(array: Array) -> bool:
     """Return whether the values of an array can be read here at no cost: it is on the CPU, and not traced."""
     return not isinstance(array, jax.core.Tracer) and all(d.platform == "cpu" for d in array.devices())
@@ -71,26 +87,29 @@ def words(key: Key[Array, ""]) -> UInt32[np.ndarray, " 2"]:
 
 def numbered(key: Key[Array, ""], first: int, count: int) -> UInt32[np.ndarray, "count 2"]:
     """Return the words of ``jax.random.fold_in(key, t)`` for t = first, …, first + count − 1."""
-    return threefry(words(key), np.arange(first, first + count, dtype=np.uint32))
+    one, other = words(key)
+    return np.stack(threefry(one, other, np.arange(first, first + count, dtype=np.uint32)), axis=-1)
 
 
-def threefry(key: UInt32[np.ndarray, " 2"], number: UInt32[np.ndarray, " n"]) -> UInt32[np.ndarray, "n 2"]:
-    """Return the two words that Threefry (20 rounds) makes of (0, number)."""
-    schedule = (key[0], key[1], key[0] ^ key[1] ^ _PARITY)
-    x, y = np.full_like(number, schedule[0]), number + schedule[1]
+def threefry(first: Any, second: Any, number: Any) -> tuple[Any, Any]:
+    """Return the two words that Threefry (20 rounds), with a key of two words, makes of (0, number).
+
+    All are arrays of 32-bit words, of NumPy or of JAX.
+    """
+    schedule = (first, second, first ^ second ^ _PARITY)
+    x, y = number & np.uint32(0) | schedule[0], number + schedule[1]
     for i in range(5):
         for by in _ROTATIONS[i % 2]:
             x = x + y
             y = (y << np.uint32(by) | y >> np.uint32(32 - by)) ^ x
         x, y = x + schedule[(i + 1) % 3], y + schedule[(i + 2) % 3] + np.uint32(i + 1)
-    return np.stack([x, y], axis=-1)
+    return x, y
 
 
-def normal_of(first: Array, second: Array, number: Array) -> Float[Array, " n"]:
+def normal_of(first: Array, second: Array, number: Array) -> Float[Array, "*shape"]:
     """Return the entries with these keys and numbers: the same operations as in `jax.random`."""
     one, least = np.float32(1), np.nextafter(np.float32(-1), np.float32(0))
-    counter = (jnp.zeros_like(number), number)
-    high, low = threefry2x32_p.bind(first, second, *counter)  # type: ignore[no-untyped-call]
+    high, low = threefry(first, second, number)
     mantissa = (high ^ low) >> np.uint32(9) | one.view(np.uint32)
     share = jax.lax.bitcast_convert_type(mantissa, jnp.float32) - one
     u = jax.lax.max(least, share * (one - least) + least)

@@ -6,7 +6,7 @@ learning rate see the same random numbers everywhere.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 import numpy as np
@@ -24,6 +24,8 @@ def stream(seed: int, name: Stream) -> Key[Array, ""]:
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**32:
         raise InputError(f"seed must be a whole number from 0 to 2^32 − 1, got {seed!r}")
     # jax.random.fold_in(jax.random.key(seed), number), made on the host, where it needs no program
-    words = threefry(np.array([0, seed], np.uint32), np.array([_STREAMS.index(name)], np.uint32))[0]
+    words: Any = np.concatenate(
+        threefry(np.uint32(0), np.uint32(seed), np.array([_STREAMS.index(name)], np.uint32))
+    )
     key: Array = jax.random.wrap_key_data(words, impl="threefry2x32")
     return key

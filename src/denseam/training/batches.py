@@ -12,7 +12,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int, Key
 
 from denseam.model.dense_am import DenseAM
 from denseam.model.lagrangians import Lagrangian
-from denseam.model.normals import on_host
+from denseam.model.normals import on_host, within
 from denseam.model.streams import stream
 from denseam.training.matrices import Batch, Driven, Starts
 
@@ -50,7 +50,7 @@ def noise_keys(key: Key[Array, ""], first: ArrayLike, steps: int) -> Key[Array, 
 
 def add_noise(Y: Float[Array, "B N"], key: Key[Array, ""], noise: ArrayLike) -> Float[Array, "B N"]:
     """Return X = Y + σ_ε ε with ε ~ N(0, I)."""
-    return Y + noise * jax.random.normal(key, Y.shape, Y.dtype)
+    return Y + noise * within(key, Y.shape, Y.dtype)
 
 
 def noisy_batch(

@@ -23,6 +23,29 @@ def test_they_are_those_of_jax(shape, dtype):
     np.testing.assert_array_equal(normals.normal(key, shape, dtype, 0.3), jnp.asarray(0.3, dtype) * drawn)
 
 
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+def test_those_within_a_program_are_those_of_jax(dtype):
+    keys = jax.random.split(stream(7, "noise"), 3)
+    drawn, expected = (
+        jax.jit(jax.vmap(lambda key, draw=draw: draw(key, (257, 129), dtype)))(keys)
+        for draw in (normals.within, jax.random.normal)
+    )
+    assert drawn.dtype == dtype
+    np.testing.assert_array_equal(drawn, expected)
+
+
+def test_within_a_program_a_cpu_has_no_loop_of_rounds_and_a_gpu_has_those_of_jax():
+    def text(draw, platform):
+        traced = jax.jit(lambda key: draw(key, (5, 3), jnp.float32)).trace(stream(7, "noise"))
+        return traced.lower(lowering_platforms=(platform,)).as_text()
+
+    assert "stablehlo.while" in text(jax.random.normal, "cpu")
+    assert "stablehlo.while" not in text(normals.within, "cpu")
+    assert ("custom_call" in text(normals.within, "cuda")) == (
+        "custom_call" in text(jax.random.normal, "cuda")
+    )
+
+
 def test_large_arrays_and_traced_keys_are_left_to_jax(monkeypatch):
     key = stream(7, "W")
     monkeypatch.setattr(normals, "MOST_BLOCKS", 0)
