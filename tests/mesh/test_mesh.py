@@ -29,7 +29,7 @@ from denseam.training.mesh import Placement, make_mesh, parse_mesh
 from denseam.training.places import named
 from denseam.training.progress import Progress
 from denseam.training.run import advance
-from denseam.training.stored import memories_side_by_side
+from denseam.training.stored import stored_by_column
 from denseam.workflow import rates
 from denseam.workflow.memorizing import memorize
 from denseam.workflow.memory import Memory
@@ -66,7 +66,7 @@ def test_the_order_of_an_array_on_several_devices_is_left_to_xla():
         jax.make_mesh((8,), ("memories",)), jax.sharding.PartitionSpec("memories")
     )
     for array, orders in ((Z, 1), (jax.device_put(Z, places), 0)):
-        text = jax.jit(memories_side_by_side).trace(array).lower(lowering_platforms=("cuda",)).as_text()
+        text = jax.jit(stored_by_column).trace(array).lower(lowering_platforms=("cuda",)).as_text()
         assert text.count("@LayoutConstraint") == orders
 
 

@@ -29,7 +29,7 @@ from jaxtyping import Array, Bool, Float
 
 from denseam.model.dense_am import DenseAM
 from denseam.model.lagrangians import Elementwise, Softmax
-from denseam.training.stored import memories_side_by_side, stored
+from denseam.training.stored import stored, stored_by_column
 
 
 class Ways(NamedTuple):
@@ -138,13 +138,13 @@ def centred_within(model: DenseAM, V: Float[Array, "K B"]) -> Float[Array, "K B"
 
 def inward(model: DenseAM, V: Float[Array, "B N"]) -> Float[Array, "K B"]:
     """Return W Vᵀ."""
-    product = _product(model, model.W, V.T, model.W.dtype)
-    return memories_side_by_side(product).astype(model.b.dtype)
+    product = _product(model, model.W, V, model.W.dtype, _summed_over_features)
+    return stored_by_column(product).astype(model.b.dtype)
 
 
 def outward(model: DenseAM, V: Float[Array, "K B"]) -> Float[Array, "B N"]:
     """Return Vᵀ W."""
-    return stored(_product(model, V.T, model.W, model.b.dtype))
+    return stored_by_column(_product(model, V, model.W, model.b.dtype, _summed_over_memories))
 
 
 def _product(
@@ -157,6 +157,8 @@ def _product(
     return of(left.astype(low), right.astype(low), precision=precision, preferred_element_type=out)
 
 
+_summed_over_features = functools.partial(jnp.einsum, "kn,bn->kb")
+_summed_over_memories = functools.partial(jnp.einsum, "kb,kn->bn")
 _summed_over_pairs = functools.partial(jnp.einsum, "tkb,tbn->kn")
 
 

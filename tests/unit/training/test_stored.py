@@ -8,7 +8,7 @@ import pytest
 import denseam as dam
 from denseam.training.gradient import gradient_of_batch, loss_of_batch
 from denseam.training.matrices import batch_of
-from denseam.training.stored import GPUS, memories_side_by_side, stored
+from denseam.training.stored import GPUS, stored, stored_by_column
 
 SHAPE = dam.Shape(N=6, K=8, P=50, B=5)
 
@@ -21,7 +21,7 @@ def lowered(function, *arguments, platform):
 def test_models_along_any_axis_stay_outside(axis):
     Z = np.ones((8, 5), np.float32)
     stacked = np.stack([Z] * 3, axis)
-    text = lowered(jax.vmap(memories_side_by_side, in_axes=axis), stacked, platform="cuda")
+    text = lowered(jax.vmap(stored_by_column, in_axes=axis), stacked, platform="cuda")
     assert "tensor<3x8x5xf32>" in text
     assert "result_layouts = [dense<[1, 2, 0]>" in text  # from the fastest: memories, samples, models
 
@@ -35,7 +35,7 @@ def test_training_and_evaluation_have_it_on_a_gpu_alone(platform):
     texts = [lowered(f, model, batch, platform=platform) for f in (gradient_of_batch, loss_of_batch)]
     orders = [text.count("@LayoutConstraint") for text in texts]
     barriers = [text.count("optimization_barrier") for text in texts]
-    assert orders == ([0, 0] if platform == "cpu" else [2, 1])  # of Z and of W R; of Z
+    assert orders == ([0, 0] if platform == "cpu" else [3, 2])  # of Z, F and W Rᵀ; of Z and F
     assert barriers == ([0, 0] if platform == "cpu" else [5, 2])  # these, F, A, R²; Z, F
 
 
@@ -63,7 +63,7 @@ def test_results_in_bfloat16_are_stored_in_it():
     assert sum("tensor<8x5xbf16>" in line for line in kept) == 3  # Z, W R and A
 
 
-@pytest.mark.parametrize("keep", [memories_side_by_side, stored])
+@pytest.mark.parametrize("keep", [stored_by_column, stored])
 def test_values_and_derivatives_are_those_without(keep):
     Z = jax.random.normal(jax.random.key(0), (8, 5))
     assert keep(Z) is Z
