@@ -8,7 +8,7 @@ compiler places the collectives. For M devices along memories and D along the ba
 what                     why                                                         entries
 =======================  ==========================================================  ================
 one sum over memories    of SᵀW, for the outputs                                     N B/D
-four more if centred     the means that C takes out: of Z, σ(Z), W Rᵀ and J C (W Rᵀ) B/D each
+four more if centred     the means that C takes out: of Z, σ(Z), W Rᵀ and J C W Rᵀ   B/D each
 three more for softmax   its maximum, its normalisation, and the one in its slope    B/D each
 one sum over the batch   of the gradients, the loss with them                        K N/M + K/M + N + 1
 =======================  ==========================================================  ================
