@@ -287,6 +287,46 @@ def test_a_result_does_not_depend_on_what_else_is_in_the_chunk():
     assert all(np.array_equal(whole[k].loss, few[k].loss) for k in whole)
 
 
+def test_models_of_a_bundle_diverge_each_by_itself(monkeypatch):
+    """One that diverges keeps its record, and the others go on; when all have, the bundle stops."""
+    monkeypatch.setattr(chunks, "SEGMENT_SECONDS", 1e-9)  # one step at a time
+    rates = (0.003, 0.02, 1e4, 3e4, 1e5)
+    study = replace(ONE, eta0=rates, seeds=1, name="")
+    assert Program(study, study.shape(16), "cpu", Progress()).bundle == 8
+    taken, calls = dict.fromkeys(rates, 0), []
+
+    class Steps(Progress):
+        def advanced(self, steps, spec):
+            taken[spec.values["eta0"]] += steps
+
+    advance = Program.advance
+    monkeypatch.setattr(
+        Program, "advance", lambda self, *now: calls.append(len(now[0].b)) or advance(self, *now)
+    )
+    together = outcomes(study, workers=1, progress=Steps())
+    steps = study.updates(study.shape(16))
+    assert taken == dict.fromkeys(rates, steps)
+    assert calls == [8] * steps  # filled up, so that there is one program for all bundles
+    assert [o.status for o in together.values()].count("diverged") == 3
+    for spec in study.runs():
+        alone = outcomes(replace(study, eta0=(spec.values["eta0"],)), workers=1)[spec.key]
+        assert np.array_equal(alone.loss, together[spec.key].loss)
+        assert (alone.diverged_at, alone.final_mse) == (
+            together[spec.key].diverged_at,
+            together[spec.key].final_mse,
+        )
+        assert alone.heldout_mse == together[spec.key].heldout_mse
+    calls.clear()
+    outcomes(replace(study, eta0=(1e4, 3e4, 1e5)), workers=1)
+    assert 0 < len(calls) < steps
+
+
+@pytest.mark.parametrize(("N", "models"), [(16, 8), (32, 8), (64, 4), (128, 1), (256, 1)])
+def test_small_models_advance_in_bundles(N, models):
+    study = replace(ONE, scales=(N,), regime=dam.Proportional(kappa=2, rho=5, beta=0.1))
+    assert Program(study, study.shape(N), "cpu", Progress()).bundle == models
+
+
 def test_short_segments_change_nothing(monkeypatch):
     whole = outcomes(STUDY)
     monkeypatch.setattr(chunks, "SEGMENT_SECONDS", 1e-9)  # one step at a time

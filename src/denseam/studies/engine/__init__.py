@@ -1,11 +1,11 @@
 """The engine: trains many runs at once, in the layout that suits the device.
 
-On a CPU there is one worker thread per core. Each runs a single-threaded program that advances one model by a
-segment of steps, and takes the models of one seed through a segment one after the other, so that a model's
-weights stay in the core's cache. On a GPU all models of a chunk advance together (`vmap`). Either way the
-models of one seed see the same batches and noise, drawn once per segment for all of them, already passed
-through g. A GPU has two chunks at a time: while one trains, the arrays of the other are made or its results
-fetched.
+On a CPU there is one worker thread per core. Each runs a single-threaded program that advances a bundle of
+models by a segment of steps: one model, or a few if they are small. It takes the bundles of one seed through
+a segment one after the other, so that their weights stay in the core's cache. On a GPU all models of a chunk
+advance together. Either way the models of one seed see the same batches and noise, drawn once per segment for
+all of them, already passed through g. A GPU has two chunks at a time: while one trains, the arrays of the
+other are made or its results fetched.
 
 `programs` has the functions of a shape; `chunks` cuts and orders the work; `ahead` compiles for it on a GPU;
 `layouts` train a chunk; `times` says where the time went.

@@ -97,7 +97,7 @@ def model_bytes(program: Program) -> float:
 def segment_steps(program: Program, chunk: Chunk) -> int:
     """Return the steps of a segment: a divisor of the run that takes about SEGMENT_SECONDS."""
     platform, groups = program.platform, len(chunk)
-    at_once = 1 if platform == "cpu" else groups * len(chunk[0])
+    at_once = program.bundle if platform == "cpu" else groups * len(chunk[0])
     operations = at_once * program.study.step_operations(program.shape, recompute=program.recompute)
     seconds = operations / RATES[platform] + CALLING[platform]
     batch_bytes = groups * program.B * program.shape.N * jnp.dtype(program.dtype).itemsize

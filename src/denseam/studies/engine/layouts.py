@@ -1,4 +1,4 @@
-"""How the models of a chunk advance through their segments: one by one on a CPU, together on a GPU."""
+"""How the models of a chunk advance through their segments: in bundles on a CPU, all together on a GPU."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def train_chunk(
 
     Its arrays are made first. `ready` then waits for its programs, which may be compiled meanwhile.
     """
-    layout = OneByOne if program.platform == "cpu" else Together
+    layout = InBundles if program.platform == "cpu" else Together
     made = layout(program, chunk, progress, stop)
     ready()
     return made.run()
@@ -214,7 +214,7 @@ class Layout(abc.ABC):
 
     # --- results -----------------------------------------------------------------------------------
 
-    def _keep(self, where: Any, first: int, error: Array, measured: Array | None) -> bool:
+    def _keep(self, where: Any, first: int, error: Any, measured: Any) -> bool:
         """Store a segment's results for one model or all; return whether any loss is finite at its end."""
         errors = self.errors[where]
         errors[..., first : first + self.T] = error
@@ -247,45 +247,68 @@ class Layout(abc.ABC):
         )
 
 
-class OneByOne(Layout):
-    """CPU: one group; each model advances through the segment by itself, and stops when it diverges."""
+class Bundle:
+    """Models that a program advances at once; if they are fewer than it takes, the last one fills it up.
+
+    `members` are their numbers in the chunk; a member is `alive` until it has diverged.
+    """
+
+    def __init__(self, members: range, built: Sequence[tuple[Any, Any]], size: int) -> None:
+        filled = [*members, *[members[-1]] * (size - len(members))]
+        models = _stack([built[i][0] for i in filled])
+        self.members, self.alive = members, dict.fromkeys(members, True)
+        self.frame, self.parameters = models.without_parameters(), models.parameters
+        self.optimizers = _stack([built[i][1] for i in filled])
+        # The state of every optimizer begins with zeros.
+        self.states = _zeros(jax.eval_shape(jax.vmap(_init), self.optimizers, self.parameters))
+
+    def trained(self) -> list[Any]:
+        """Return the model of each member."""
+        models = self.frame.with_parameters(self.parameters)
+        return [jax.tree.map(lambda leaf, k=k: _part(leaf, k), models) for k in range(len(self.members))]
+
+
+class InBundles(Layout):
+    """CPU: one group; each bundle advances through the segment by itself, until all of it have diverged."""
 
     def _train(self) -> Any:
         p, (specs,), (built,) = self.program, self.chunk, self.built
-        frames = [model.without_parameters() for model, _ in built]
-        parameters = [model.parameters for model, _ in built]
-        # The state of every optimizer begins with zeros, so that of one model serves all.
-        model, optimizer = built[0]
-        states = [_zeros(jax.eval_shape(optimizer.init, model.parameters))] * len(built)
-        alive = [True] * len(specs)
+        every = range(len(specs))
+        bundles = [Bundle(every[i : i + p.bundle], built, p.bundle) for i in every[:: p.bundle]]
         clock = time.perf_counter()
 
-        def collect(first: int, i: int, error: Array, measured: Array | None) -> None:
+        def collect(first: int, bundle: Bundle, errors: Array, measured: Array | None) -> None:
             nonlocal clock
-            alive[i] = self._keep((0, i), first, error, measured)
-            self.seconds[0, i] += time.perf_counter() - clock
+            found = np.asarray(errors), None if measured is None else np.asarray(measured)
+            living = [k for k, i in enumerate(bundle.members) if bundle.alive[i]]
+            took = (time.perf_counter() - clock) / len(living)
             clock = time.perf_counter()
-            self.progress.advanced(self.T if alive[i] else p.steps - first, specs[i])
+            for k in living:
+                i = bundle.members[k]
+                error, probes = (None if values is None else values[k] for values in found)
+                bundle.alive[i] = self._keep((0, i), first, error, probes)
+                self.seconds[0, i] += took
+                self.progress.advanced(self.T if bundle.alive[i] else p.steps - first, specs[i])
 
         for first in range(0, p.steps, self.T):
-            living = [i for i, lives in enumerate(alive) if lives]
+            living = [bundle for bundle in bundles if any(bundle.alive.values())]
             if not living:
                 break
             segment, due = self._segment(first), p.due(first, self.T)
-            waiting: list[tuple[int, Array, Array | None]] = []
-            for i in living:
+            waiting: list[tuple[Bundle, Array, Array | None]] = []
+            for bundle in living:
                 if self.stop.is_set():
                     raise Interrupted
-                parameters[i], states[i], error, measured = p.advance(
-                    parameters[i], states[i], frames[i], built[i][1], segment, due
+                bundle.parameters, bundle.states, errors, measured = p.advance(
+                    bundle.parameters, bundle.states, bundle.frame, bundle.optimizers, segment, due
                 )
-                waiting.append((i, error, measured))
-                # The next model is running while the results of this one are fetched.
+                waiting.append((bundle, errors, measured))
+                # The next bundle is running while the results of this one are fetched.
                 if len(waiting) > 1:
                     collect(first, *waiting.pop(0))
             for last in waiting:
                 collect(first, *last)
-        return [frame.with_parameters(trained) for frame, trained in zip(frames, parameters, strict=True)]
+        return [model for bundle in bundles for model in bundle.trained()]
 
     def _untrained(self) -> Any:
         """Return the models before training; those that differ in their optimizer alone are one object."""
@@ -364,10 +387,20 @@ def _zeros(like: Any) -> Any:
     return jax.tree.map(lambda leaf: jax.device_put(np.zeros(leaf.shape, leaf.dtype)), like)
 
 
+def _init(optimizer: Any, parameters: Any) -> Any:
+    return optimizer.init(parameters)
+
+
 @jax.jit
 def _begin(optimizers: Any, parameters: Any) -> Any:
     """Return the optimizers' states before training."""
-    return jax.vmap(jax.vmap(lambda optimizer, own: optimizer.init(own)))(optimizers, parameters)
+    return jax.vmap(jax.vmap(_init))(optimizers, parameters)
+
+
+def _part(leaf: Array, k: int) -> Array:
+    """Return entry k of an array on the host, for which no program is compiled."""
+    part: Array = jax.device_put(np.asarray(leaf)[k])
+    return part
 
 
 def _stack(items: Sequence[Any]) -> Any:
