@@ -14,8 +14,7 @@ from jaxtyping import Array, ArrayLike, Float, Int, Key
 
 from denseam.model.lagrangians import Elementwise, Lagrangian
 from denseam.model.normals import Places, in_blocks, normal, normal_of, numbered
-from denseam.training import batches
-from denseam.training.batches import View
+from denseam.training.batches import View, noisy_batches
 from denseam.training.matrices import Batch, Driven, Starts
 
 
@@ -29,8 +28,7 @@ def draw(
 ) -> Batch:
     """Return the batches of the steps from `first` on, whose samples have the given indices."""
     if not _entrywise(view, data):
-        drawn: Batch = draw_in_one(data, samples, key, first, noise, view)
-        return drawn
+        return draw_in_one(data, samples, key, first, noise, view)
     clean = np.asarray(data)[samples]
     places = Places(numbered(key, int(first), len(clean)), clean[0].size)
     flat = (clean.ravel(), places.first, places.second, places.number)
@@ -63,8 +61,23 @@ def _batch(seen: np.ndarray[Any, Any], clean: np.ndarray[Any, Any], view: View) 
     return Starts(X, Y) if view.features is None else Driven(X, Y)
 
 
-#: The same by a program for the shape.
-draw_in_one: Any = jax.jit(batches.draw)
+def draw_in_one(
+    data: Float[Array, "P N"],
+    samples: Int[np.ndarray, "steps B"],
+    key: Key[Array, ""],
+    first: np.int32,
+    noise: ArrayLike,
+    view: View,
+) -> Batch:
+    """Return what `draw` does, by a program for the shape."""
+    drawn: Batch = _in_one(data, samples, numbered(key, int(first), len(samples)), noise, view)
+    return drawn
+
+
+@jax.jit
+def _in_one(data: Array, samples: Array, words: Array, noise: ArrayLike, view: View) -> Batch:
+    keys = jax.random.wrap_key_data(words, impl="threefry2x32")
+    return noisy_batches(data[samples], keys, noise, view)
 
 
 @jax.jit

@@ -103,8 +103,8 @@ _ON_CPU = _Functions(
 #: microsecond to begin: a model of N = 128 is a bundle of its own, eight of N = 32 are one.
 BUNDLE_OPERATIONS, MOST_IN_A_BUNDLE = 1e7, 8
 #: Where more entries of batches are drawn than these, a program for their shape is worth its compilation,
-#: which takes 0.15 s: while models train, it takes about 13 ns less for each.
-WORTH_COMPILING = 1e7
+#: which takes 0.09 s: while models train, it takes about 13 ns less for each.
+WORTH_COMPILING = 5e6
 _ON_CPU_AT_LENGTH = _ON_CPU._replace(draw=drawing.draw_in_one)
 _ON_GPU, _ON_GPU_IN_SHORT = _of_groups({}), _of_groups(_AS_IT_IS)
 
