@@ -253,19 +253,16 @@ class Bundle:
     `members` are their numbers in the chunk; a member is `alive` until it has diverged.
     """
 
-    def __init__(self, members: range, built: Sequence[tuple[Any, Any]], size: int) -> None:
+    def __init__(self, members: range, built: Sequence[tuple[Any, Any]], states: Any, size: int) -> None:
         filled = [*members, *[members[-1]] * (size - len(members))]
         models = _stack([built[i][0] for i in filled])
         self.members, self.alive = members, dict.fromkeys(members, True)
         self.frame, self.parameters = models.without_parameters(), models.parameters
-        self.optimizers = _stack([built[i][1] for i in filled])
-        # The state of every optimizer begins with zeros.
-        self.states = _zeros(jax.eval_shape(jax.vmap(_init), self.optimizers, self.parameters))
+        self.optimizers, self.states = _stack([built[i][1] for i in filled]), states
 
-    def trained(self) -> list[Any]:
-        """Return the model of each member."""
-        models = self.frame.with_parameters(self.parameters)
-        return [jax.tree.map(lambda leaf, k=k: _part(leaf, k), models) for k in range(len(self.members))]
+    def trained(self) -> list[Parameters]:
+        """Return the parameters of each member."""
+        return [Parameters(*(_part(V, k) for V in self.parameters)) for k in range(len(self.members))]
 
 
 class InBundles(Layout):
@@ -273,8 +270,10 @@ class InBundles(Layout):
 
     def _train(self) -> Any:
         p, (specs,), (built,) = self.program, self.chunk, self.built
-        every = range(len(specs))
-        bundles = [Bundle(every[i : i + p.bundle], built, p.bundle) for i in every[:: p.bundle]]
+        every, (model, optimizer) = range(len(specs)), built[0]
+        # The state of every optimizer begins with zeros, so that of one bundle serves all.
+        states = _zeros(jax.eval_shape(optimizer.init, model.parameters), p.bundle)
+        bundles = [Bundle(every[i : i + p.bundle], built, states, p.bundle) for i in every[:: p.bundle]]
         clock = time.perf_counter()
 
         def collect(first: int, bundle: Bundle, errors: Array, measured: Array | None) -> None:
@@ -308,7 +307,8 @@ class InBundles(Layout):
                     collect(first, *waiting.pop(0))
             for last in waiting:
                 collect(first, *last)
-        return [model for bundle in bundles for model in bundle.trained()]
+        trained = [parameters for bundle in bundles for parameters in bundle.trained()]
+        return [model.with_parameters(own) for (model, _), own in zip(built, trained, strict=True)]
 
     def _untrained(self) -> Any:
         """Return the models before training; those that differ in their optimizer alone are one object."""
@@ -382,19 +382,15 @@ def _frame_key(model: Any) -> tuple[Any, ...]:
     return structure, *(np.asarray(leaf).tobytes() for leaf in leaves)
 
 
-def _zeros(like: Any) -> Any:
-    """Return zeros of these shapes and types, for which no program is compiled."""
-    return jax.tree.map(lambda leaf: jax.device_put(np.zeros(leaf.shape, leaf.dtype)), like)
-
-
-def _init(optimizer: Any, parameters: Any) -> Any:
-    return optimizer.init(parameters)
+def _zeros(like: Any, models: int) -> Any:
+    """Return zeros of these shapes and types for each model, for which no program is compiled."""
+    return jax.tree.map(lambda leaf: jax.device_put(np.zeros((models, *leaf.shape), leaf.dtype)), like)
 
 
 @jax.jit
 def _begin(optimizers: Any, parameters: Any) -> Any:
     """Return the optimizers' states before training."""
-    return jax.vmap(jax.vmap(_init))(optimizers, parameters)
+    return jax.vmap(jax.vmap(lambda optimizer, own: optimizer.init(own)))(optimizers, parameters)
 
 
 def _part(leaf: Array, k: int) -> Array:
