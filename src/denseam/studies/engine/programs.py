@@ -99,8 +99,8 @@ _ON_CPU = _Functions(
     jax.jit(advance_models, static_argnames=("ways", "probes")),
     jax.jit(evaluate),
 )
-#: A step of a bundle takes about so many operations, since each of its thirty kernels takes a tenth of a
-#: microsecond to begin: a model of N = 128 is a bundle of its own, eight of N = 32 are one.
+#: A step of a bundle takes about so many operations: with less, a model took up to twice as long (measured at
+#: N = 32 and 64). A model of N = 128 is a bundle of its own, eight of N = 32 are one.
 BUNDLE_OPERATIONS, MOST_IN_A_BUNDLE = 1e7, 8
 #: Where more entries of batches are drawn than these, a program for their shape is worth its compilation,
 #: which takes 0.09 s: while models train, it takes about 13 ns less for each.
