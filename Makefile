@@ -130,7 +130,7 @@ OLDEST ?= lowest
 	$(PYTHON) -m venv --clear .venv-oldest
 	$(PYTHON) .ci/bounds.py $(OLDEST) > .venv-oldest/constraints.txt
 	.venv-oldest/bin/python -m pip install --quiet --disable-pip-version-check --upgrade --constraint .venv-oldest/constraints.txt \
-	  --editable '.[images]' 'pytest>=8' 'pytest-xdist>=3' 'hypothesis>=6' 'beartype>=0.20' 'threadpoolctl>=3' 'pandas>=2.2' 'polars>=1'
+	  --editable '.[images]' 'pytest>=9' 'pytest-xdist>=3' 'hypothesis>=6' 'beartype>=0.20' 'threadpoolctl>=3' 'pandas>=2.2' 'polars>=1'
 	touch $@
 
 # What touches these packages: rules, model, engine, store, training, and files of earlier versions. Old packages warn

@@ -6,6 +6,7 @@ program. Their names are in `denseam.training.quantities`; each group has a sect
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -206,10 +207,11 @@ def spectra(step: Step) -> dict[str, Array]:
 
 def leading(S: Float[Array, "*many K B"]) -> tuple[Float[Array, "*many two"], Float[Array, "*many"]]:
     """Return the first two eigenvalues of SᵀS/K and (v₁·1)²/B of the first eigenvector."""
-    function = _leading
+    function: Any = _one_by_one
     for _ in range(S.ndim - 2):
         function = jax.vmap(function)
-    return function(S)
+    values, alignment = function(S)
+    return values, alignment
 
 
 def _leading(S: Float[Array, "K B"]) -> tuple[Array, Array]:
@@ -228,6 +230,18 @@ def _leading(S: Float[Array, "K B"]) -> tuple[Array, Array]:
         product = (lambda X: S.T @ (S @ X) / K) if gram is None else gram
         values, vectors, _ = lobpcg_standard(product, start, m=30)
     return values[:2], jnp.sum(vectors[:, 0]) ** 2 / B
+
+
+# On a CPU the matrices of a batch are taken one after the other. LAPACK's kernels in JAX share a batch out
+# among XLA's threads and wait for them, while they occupy such a thread themselves: two programs that do so
+# at once may wait for each other forever.
+_one_by_one = jax.custom_batching.custom_vmap(_leading)
+
+
+@_one_by_one.def_vmap
+def _batched(size: int, batched: Any, S: Float[Array, "many K B"]) -> tuple[Any, Any]:
+    in_turn = functools.partial(jax.lax.map, _one_by_one)
+    return jax.lax.platform_dependent(S, cpu=in_turn, default=jax.vmap(_leading)), (True, True)
 
 
 # --- how evenly the memories participate --------------------------------------------------------------

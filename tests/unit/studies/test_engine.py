@@ -1,3 +1,4 @@
+import re
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -654,6 +655,23 @@ def test_probes_are_the_same_in_both_layouts(monkeypatch):
         for name, values in one_by_one[key].probes.items():
             if name != "dF_remainder":
                 np.testing.assert_allclose(b.probes[name], values, rtol=5e-3, atol=1e-6, err_msg=name)
+
+
+@pytest.mark.parametrize("beta", [0.25, 0.5], ids=["LAPACK", "LOBPCG"])
+def test_programs_of_a_cpu_hand_lapack_one_matrix_at_a_time(monkeypatch, beta):
+    """Several are shared out among XLA's threads, and two programs that do so may wait for each other forever."""
+    written, advance = [], Program.advance
+
+    def writes(self, *now):
+        written.append(self._functions.advance.lower(*now, **self._options).as_text())
+        return advance(self, *now)
+
+    monkeypatch.setattr(Program, "advance", writes)
+    regime = dam.Proportional(kappa=2, rho=8, beta=beta)
+    outcomes(replace(ONE, regime=regime, eta0=(0.003, 0.02), probes=("all",), probe_steps=(0,), name=""))
+    calls = re.findall(r"custom_call @lapack_.*: \(tensor<([^>]*)>", written[0])
+    assert calls
+    assert all(operand.count("x") == 2 for operand in calls), calls  # rows x columns x type
 
 
 def test_probes_of_a_run_that_diverges_end_where_it_does():
