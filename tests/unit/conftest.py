@@ -108,6 +108,14 @@ def _no_matmul_shortcuts():
 
 
 @pytest.fixture
+def as_installed():
+    """float64 is possible only where it is asked for, in each thread: as users have it, who do not set JAX's option."""
+    jax.config.update("jax_enable_x64", False)
+    yield
+    jax.config.update("jax_enable_x64", True)
+
+
+@pytest.fixture
 def compiled():
     """The names of the programs that are compiled, or read from the cache, in the order of their compilation."""
     names = []

@@ -29,13 +29,22 @@ class Stop(threading.Event):
     def __init__(self) -> None:
         super().__init__()
         self.signal: int = signal.SIGINT
+        self._noted = False
         self._looking = 0
 
-    def ask(self, number: int) -> None:
-        """Set the event, because of a signal."""
+    def is_set(self) -> bool:
+        """Return whether it is set, or a signal has been noted."""
+        return self._noted or super().is_set()
+
+    def note(self, number: int) -> None:
+        """Note a signal, in its handler: the code that it interrupts may hold the lock that `ask` takes."""
         if not self.is_set():
-            self.signal = number
-            self.set()
+            self.signal, self._noted = number, True
+
+    def ask(self, number: int) -> None:
+        """Set the event, because of a signal, and wake who waits for it."""
+        self.note(number)
+        self.set()
 
     @property
     def looked_at(self) -> bool:
@@ -77,7 +86,7 @@ def stop_by_signals() -> Iterator[Stop]:
         return
 
     def on_signal(number: int, _frame: Any) -> None:
-        stop.ask(number)
+        stop.note(number)
         if not stop.looked_at:
             raise KeyboardInterrupt
 
@@ -141,9 +150,9 @@ def _watch(end: int, stop: Stop) -> None:
         for number in numbers:
             if number not in SIGNALS:
                 continue
-            stop.ask(number)
             first = first or time.monotonic()
             if time.monotonic() - first > ONE_REQUEST:
                 with contextlib.suppress(OSError):
                     os.write(sys.stderr.fileno(), b"denseam: stopped immediately\n")
                 os._exit(128 + number)
+            stop.ask(number)

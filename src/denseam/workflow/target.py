@@ -195,11 +195,10 @@ def train_target(
         device = device or jax.local_devices()[0]
     check_mesh_of_processes(None if placement is None else placement.mesh)
     device = device or jax.devices()[0]
-    platform = platform_of(device)
-    check_precision(study.precision, platform)
+    check_precision(study.precision, platform_of(device))
     progress = progress or Progress()
     with joined_processes(), jax.default_device(device), numbers(study.precision):
-        return _Training(recipe, study, spec, Path(out), progress, platform, placement, stop).run()
+        return _Training(recipe, study, spec, Path(out), progress, device, placement, stop).run()
 
 
 class _State(NamedTuple):
@@ -220,7 +219,7 @@ class _Training:
         spec: RunSpec,
         out: Path,
         progress: Progress,
-        platform: str,
+        device: Any,
         placement: Placement | None = None,
         stop: threading.Event | None = None,
     ) -> None:
@@ -228,12 +227,13 @@ class _Training:
         at_target = spec.scale == recipe.target
         self.expected = recipe.expected if at_target else None
         self.regret_bound = recipe.regret_bound if at_target else None
-        self.progress, self.platform, self.stop = progress, platform, stop
+        self.progress, self.device, self.platform, self.stop = progress, device, platform_of(device), stop
         self.writers = writers()
         self.dtype = dtype_of(study.precision)
-        recompute = recomputes(spec.shape, study.optimizer, memory(platform), jnp.dtype(self.dtype).itemsize)
+        size = jnp.dtype(self.dtype).itemsize
+        recompute = recomputes(spec.shape, study.optimizer, memory(self.platform), size)
         self.on = (
-            OneDevice(platform, recompute=recompute)
+            OneDevice(self.platform, recompute=recompute)
             if placement is None
             else OnMesh(placement, recompute=recompute)
         )
@@ -342,7 +342,9 @@ class _Training:
         if getattr(self, "_order_of", None) != epoch:
             self._order, self._order_of = sample_order(self.spec.seed, epoch, self.P, self.B), epoch
         which = self._order[begin : begin + last - first]
-        rows = self.source.rows(self.spec.shape, self.spec.seed, which.ravel(), self.dtype)
+        # The thread that reads does not inherit these.
+        with jax.default_device(self.device), numbers(self.study.precision):
+            rows = self.source.rows(self.spec.shape, self.spec.seed, which.ravel(), self.dtype)
         return np.asarray(rows).reshape(*which.shape, -1)
 
     def _draw(self, clean: Any, first: int, steps: int, frame: DenseAM) -> Batch:

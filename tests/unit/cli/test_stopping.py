@@ -199,6 +199,23 @@ def test_a_signal_is_noted_where_work_looks():
     assert signal_of(Stop()) == signal_of(None) == 0
 
 
+#: Is sent a signal while it holds the lock of the event that the signal sets.
+HOLDING = """
+import os, signal, time
+from denseam.training.stopping import looking, stop_by_signals
+with stop_by_signals() as stop, looking(stop):
+    with stop._cond:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0.1)
+    print(stop.wait(5), int(stop.signal))
+"""
+
+
+def test_a_signal_waits_for_no_lock():
+    found = subprocess.run([sys.executable, "-c", HOLDING], capture_output=True, text=True, timeout=30)
+    assert found.stdout == "True 15\n", found.stderr
+
+
 #: Says when it is inside a call that takes long, and whose end no signal can bring about.
 INSIDE = """
 import ctypes, time

@@ -384,6 +384,21 @@ def test_the_engine_stops_when_asked():
         list(train_runs(STUDY, STUDY.runs(), stop=stop))
 
 
+def test_ctrl_c_while_work_is_handed_out_leaves_nothing_behind(monkeypatch):
+    submit, calls = ThreadPoolExecutor.submit, []
+
+    def interrupted(self, *work):
+        calls.append(work)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return submit(self, *work)
+
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        outcomes(replace(STUDY, epochs=100_000, name=""), workers=1)
+    assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("denseam")]
+
+
 def test_an_event_to_stop_by_serves_several_studies():
     stop = threading.Event()
     both = [STUDY, replace(STUDY, centred=False, name="")]

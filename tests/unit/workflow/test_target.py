@@ -37,6 +37,7 @@ CASES = {
 }
 
 
+@pytest.mark.usefixtures("as_installed")
 @pytest.mark.parametrize("case", CASES)
 def test_the_target_is_the_run_that_a_sweep_would_train(case, tmp_path):
     recipe = CASES[case]

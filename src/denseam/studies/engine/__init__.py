@@ -117,7 +117,7 @@ def _train(
     work = in_order(work)
     left = collections.Counter(program for program, _ in work)
     devices = list(dict.fromkeys(crew.devices))
-    coming = Coming(work, devices, times, ended) if crew.platform == "gpu" else None
+    coming: Coming | None = None
     rooms = {device: _Room() for device in devices}
     free: queue.SimpleQueue[Any] = queue.SimpleQueue()
     for device in crew.devices:
@@ -140,10 +140,12 @@ def _train(
             free.put(device)
 
     pool = concurrent.futures.ThreadPoolExecutor(threads, thread_name_prefix="denseam")
-    futures = [pool.submit(train, *item) for item in work]
     interrupted: Interrupted | None = None
     failure: Exception | None = None
     try:
+        if crew.platform == "gpu":
+            coming = Coming(work, devices, times, ended)
+        futures = [pool.submit(train, *item) for item in work]
         for future in concurrent.futures.as_completed(futures):
             try:
                 program, outcomes = future.result()
@@ -164,7 +166,7 @@ def _train(
             raise failure
         if interrupted is not None:
             raise interrupted
-    finally:  # also if the consumer stops, or Ctrl-C arrives while it waits
+    finally:  # also if the consumer stops, or Ctrl-C arrives
         ended.set()
         pool.shutdown(wait=True, cancel_futures=True)
         if coming is not None:
