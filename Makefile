@@ -65,19 +65,26 @@ $(VENV)/.torch: $(VENV)/.pytorch $(VENV)/.test
 test-torch: $(VENV)/.torch
 	$(PARALLEL) tests/torch
 
-# Lines and branches that the tests of one process run: those of units, slow ones too, of PyTorch and of the mesh.
-$(VENV)/.coverage: $(VENV)/.torch
-	$(PIP) 'pytest-cov>=6'
+# Lines and branches that tests run, in the programs that they start, too: all suites but those that need a browser,
+# Slurm, or an environment of their own.
+$(VENV)/.coverage: $(VENV)/.torch $(VENV)/.dask $(VENV)/.trackers
+	$(PIP) 'pytest-cov>=7' 'coverage>=7.10'
 	touch $@
 
+COVERED := --cov --cov-append --cov-report=
 coverage: $(VENV)/.coverage
-	rm -f .coverage
-	$(PARALLEL) --dist loadfile -m 'slow or not slow' --cov --cov-report=
-	$(PARALLEL) tests/documents --cov --cov-append --cov-report=
-	$(PARALLEL) tests/torch --cov --cov-append --cov-report=
-	$(PARALLEL) tests/mesh --cov --cov-append --cov-report=
+	rm -f .coverage .coverage.*
+	$(PARALLEL) --dist loadfile -m 'slow or not slow' $(COVERED)
+	$(PARALLEL) tests/documents $(COVERED)
+	$(PARALLEL) tests/torch $(COVERED)
+	$(PARALLEL) tests/mesh $(COVERED)
+	$(PYTEST) tests/cluster $(COVERED)
+	$(PYTEST) tests/faults $(COVERED)
+	$(PYTEST) tests/trackers $(COVERED)
 	$(BIN)/coverage html --quiet
-	$(BIN)/coverage report --skip-covered --fail-under=95
+	$(BIN)/coverage report --skip-covered
+	$(BIN)/coverage json --quiet -o htmlcov/coverage.json
+	$(BIN)/python .ci/branches.py htmlcov/coverage.json 95
 
 # The page that `denseam report` writes, in a real browser: Debian's, or the one CHROMIUM names.
 $(VENV)/.browser: pyproject.toml $(VENV)/.test

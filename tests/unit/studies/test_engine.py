@@ -336,15 +336,17 @@ def test_short_segments_change_nothing(monkeypatch):
     assert all(whole[k].heldout_mse == pytest.approx(cut[k].heldout_mse, rel=1e-5) for k in whole)
 
 
+@pytest.mark.usefixtures("as_installed")
 def test_float64_is_float64_and_gpu_precisions_are_refused_on_the_cpu():
     study = replace(ONE, precision="float64", eta0=(0.02,), name="")
     found = outcomes(study)
-    for spec in study.runs()[:2]:  # float64 draws other random numbers, so it is compared with itself
-        scales = scales_of(study, spec)
-        model = dam.DenseAM.create(scales, study.lagrangian, seed=spec.seed, dtype=np.float64)
-        data = study.source().samples(spec.shape, spec.seed, np.float64)
-        run = dam.train(model, data, optimizer=dam.sgd(scales), epochs=3, seed=spec.seed)
-        assert found[spec.key].final_mse == pytest.approx(run.final_mse, rel=1e-10)
+    with jax.enable_x64(True):
+        for spec in study.runs()[:2]:  # float64 draws other random numbers, so it is compared with itself
+            scales = scales_of(study, spec)
+            model = dam.DenseAM.create(scales, study.lagrangian, seed=spec.seed, dtype=np.float64)
+            data = study.source().samples(spec.shape, spec.seed, np.float64)
+            run = dam.train(model, data, optimizer=dam.sgd(scales), epochs=3, seed=spec.seed)
+            assert found[spec.key].final_mse == pytest.approx(run.final_mse, rel=1e-10)
     for precision in ("tf32", "bf16"):
         with pytest.raises(InputError, match="needs a GPU"):
             run_studies(replace(STUDY, precision=precision))
