@@ -77,7 +77,7 @@ coverage: $(VENV)/.coverage
 	$(PARALLEL) --dist loadfile -m 'slow or not slow' $(COVERED)
 	$(PARALLEL) tests/documents $(COVERED)
 	$(PARALLEL) tests/torch $(COVERED)
-	$(PARALLEL) tests/mesh $(COVERED)
+	$(PARALLEL) tests/mesh -m 'slow or not slow' $(COVERED)
 	$(PYTEST) tests/cluster $(COVERED)
 	$(PYTEST) tests/faults $(COVERED)
 	$(PYTEST) tests/trackers $(COVERED)

@@ -1,4 +1,4 @@
-"""The share of branches that tests took, from the JSON of coverage.py; fails if it is below so many percent."""
+"""The share of branches that tests took, from the JSON of coverage.py; fails if it is below a percentage."""
 
 import json
 import sys

@@ -34,6 +34,13 @@ def test_intervals_hold_the_exponent_as_often_as_they_say(seeds, noise, correcti
     assert inside / trials >= (0.95 if not correction else 0.9)
 
 
+@pytest.mark.parametrize("law", [asymptotic, local])
+def test_two_sizes_have_an_exponent_and_nothing_else(law):
+    found = law("q", (64, 128), noisy(np.random.default_rng(0), np.sqrt, (64, 128)))
+    assert found.growth is Growth.POWER
+    assert found.exponent == pytest.approx(0.5, abs=0.1)
+
+
 def test_a_slow_correction_is_not_covered_and_no_fraction_is_claimed():
     """As n^-1/2, a third of the size: sizes like these cannot tell; the page says so."""
     rng, fractions = np.random.default_rng(1), []

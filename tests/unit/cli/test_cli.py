@@ -372,12 +372,23 @@ def test_ctrl_c_stops_with_130_and_keeps_what_is_finished(tmp_path):
         ("find --activation relu --optimizer sgd --executor dask", ["out is needed with the executor"]),
         ("find --activation relu --optimizer sgd --parameterization no.json", ["parameterization no.json: No such"]),
         ("theory --kappa 0 --rho-b -1", ["kappa must be above 0", "rho_b must be above 0"]),
+        ("sweep --activation softmax --power 2 --optimizer adam --scales 8 --eta0 1 --out x", ["power belongs to"]),
+        ("sweep --activation relu(2) --power 2 --optimizer adam --scales 8 --eta0 1 --out x", ["power is in 'relu(2)'"]),
+        ("sweep --activation relu --optimizer sgd --scales 8 --eta0 1 --axis eta0=1,2 --out x", ["eta0 is given twice"]),
+        ("export . --format parquet --probes --out x", ["probes are already in the format 'parquet'"]),
+        ("bench --mesh all --precision float32", ["precision: --mesh and --steps have their own"]),
     ],
 )  # fmt: skip
 def test_bad_input_to_sweeps_is_one_line_and_exit_64(arguments, parts, tmp_path, monkeypatch, inside):
     monkeypatch.chdir(tmp_path)
     refused(inside(*arguments.split()), *parts)
     assert not list(tmp_path.rglob("*.parquet"))
+
+
+def test_a_folder_without_runs_or_probes_is_refused(tmp_path, inside):
+    (tmp_path / "shards").mkdir()
+    refused(inside("verdict", tmp_path), f"{tmp_path}: contains no runs")
+    refused(inside("export", tmp_path, "--probes"), f"{tmp_path}: its runs have no probes")
 
 
 LENGTHS = {
@@ -626,6 +637,11 @@ def test_figure_run_draws_judges_and_reuses(tmp_path, inside):
         ("run linear-sgd --part 3/2", "part must be like 3/8, got '3/2'"),
         ("run linear-sgd --part 1/2", "part: a part of the runs is no figure; add --train-only"),
         ("missing linear-sgd --seeds 0", "seeds must be at least 1, got 0"),
+        ("missing linear-sgd --max-operations 0", "max-operations must be above 0, got 0"),
+        ("run linear-sgd --workers 2", "workers: a figure is trained on all cores of this machine"),
+        ("run linear-sgd --executor dask --draw-only", "executor: --draw-only trains nothing"),
+        ("run linear-sgd --draw-only --train-only", "draw-only: --train-only draws nothing"),
+        ("run linear-sgd --out /dev/null", "out /dev/null: is not a folder"),
         ("run", "Missing argument"),
         ("draw", "No such command 'draw'"),
     ],

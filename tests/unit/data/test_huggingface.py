@@ -91,6 +91,12 @@ def test_bad_folders(tmp_path):
     (x / "dataset_dict.json").write_text('{"splits": ["train", "test"]}')
     refused(str(x), "holds the splits 'test', 'train'; say which, as in", f"{x}/test")
     read(f"{x}/train:embedding")
+    (tmp_path / "none").mkdir()
+    (tmp_path / "none" / "dataset_dict.json").write_text('{"splits": []}')
+    refused(str(tmp_path / "none"), "holds no splits")
+    pixels = np.zeros((2, 2), np.uint8)
+    both = vectors(VECTORS[:3], image=[encoded(pixels)] * 3)
+    refused(folder(tmp_path / "both", both), "holds 'image', 'embedding'; say which, as in", "both:image")
     y = tmp_path / "y"
     refused(folder(y, vectors(other=VECTORS.tolist())), f"say which, as in {y}:embedding")
     refused(f"{y}:nothing", "has no column 'nothing', it holds 'embedding', 'other'")

@@ -85,6 +85,35 @@ def test_an_infinite_regret_is_a_word():
     assert "inf %" not in shown
 
 
+def test_an_infinite_regret_is_a_cross():
+    (verdict,) = dam.verdict(records())
+    largest = max(verdict.regret)
+    regrets = dataclasses.replace(verdict, regret=verdict.regret | {largest: math.inf}).plot().axes[1]
+    assert [line.get_xdata()[0] for line in regrets.lines if line.get_marker() == "x"] == [largest]
+
+
+def test_an_optimum_that_diverges_at_a_larger_size_is_drawn_as_far_as_it_goes():
+    made = records(moves=-1.2, edge=1.0)
+    (verdict,) = dam.verdict(made)
+    best = verdict.optimum[16]
+    at = [row for row in made if row["scale"] == 64 and abs(math.log(row["eta0"] / best)) < 1]
+    for row in at:
+        row |= {"status": "diverged", "final_mse": math.inf, "loss": [0.9, *[math.inf] * 19]}
+    curves = made.plot().axes[1]
+    assert [line.get_xdata()[0] for line in curves.lines if line.get_marker() == "x"] == [1]
+
+
+def test_curves_are_drawn_of_the_sizes_that_have_them():
+    made = records()
+    for row in made:
+        row["loss"] = row["loss"] if row["scale"] < 64 else []
+    labels = {line.get_label() for line in made.plot().axes[1].lines}
+    assert {"N = 16", "N = 32"} <= labels
+    assert "N = 64" not in labels
+    nothing = records(edge=1e-9).plot().axes[1]
+    assert (nothing.get_title(loc="left"), list(nothing.lines)) == ("no optimum at N = 16", [])
+
+
 def test_a_verdict_without_an_optimum_is_drawn():
     (verdict,) = dam.verdict(records(edge=1e-9))
     assert verdict.optimum[16] is None

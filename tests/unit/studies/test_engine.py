@@ -352,7 +352,10 @@ def test_float64_is_float64_and_gpu_precisions_are_refused_on_the_cpu():
             run_studies(replace(STUDY, precision=precision))
 
 
-def test_a_sweep_in_which_everything_diverges_ends():
+@pytest.mark.parametrize("platform", ["cpu", "gpu"])
+def test_a_sweep_in_which_everything_diverges_ends(platform, monkeypatch):
+    monkeypatch.setattr(engine, "platform_of", lambda device: platform)
+    monkeypatch.setattr(chunks, "SEGMENT_SECONDS", 1e-9)  # one step at a time
     study = replace(STUDY, eta0=(1e5, 1e6))
     found = outcomes(study)
     assert {o.status for o in found.values()} == {"diverged"}
@@ -379,11 +382,25 @@ def test_progress_adds_up_to_all_steps():
     assert count.steps == 8 * 3 * 10
 
 
-def test_the_engine_stops_when_asked():
-    stop = threading.Event()
-    stop.set()
+@pytest.mark.parametrize("platform", ["cpu", "gpu"])
+@pytest.mark.parametrize("steps", [0, 1])
+def test_the_engine_stops_when_asked(platform, steps, monkeypatch):
+    """Before the first step, or after it."""
+    monkeypatch.setattr(engine, "platform_of", lambda device: platform)
+    monkeypatch.setattr(chunks, "SEGMENT_SECONDS", 1e-9)  # one step at a time
+    stop, taken = threading.Event(), []
+
+    class Stops(Progress):
+        def advanced(self, steps, spec):
+            taken.append(steps)
+            stop.set()
+
+    if not steps:
+        stop.set()
     with pytest.raises(Interrupted):
-        list(train_runs(STUDY, STUDY.runs(), stop=stop))
+        list(train_runs(ONE, ONE.runs(), workers=1, stop=stop, progress=Stops()))
+    assert bool(taken) == bool(steps)
+    assert sum(taken) < 4 * len(ONE.runs())
 
 
 def test_ctrl_c_while_work_is_handed_out_leaves_nothing_behind(monkeypatch):

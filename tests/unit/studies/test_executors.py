@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import ClassVar
 
 import numpy as np
@@ -22,7 +23,7 @@ from denseam.cli import main
 from denseam.ground.errors import InputError
 from denseam.model.lagrangians import Elementwise
 from denseam.rules import MemoriesOnly
-from denseam.studies import executors, shards
+from denseam.studies import dask_executor, executors, shards, walltime
 from denseam.studies.cluster import Cluster, cluster_from
 from denseam.studies.dask_executor import connect
 from denseam.studies.documents import from_file
@@ -32,7 +33,7 @@ from denseam.studies.runs import Interrupted
 from denseam.studies.shards import ShardFailed, cut, run_shard
 from denseam.studies.store import Store
 from denseam.studies.study import Study
-from denseam.training.progress import Progress
+from denseam.training.progress import Progress, told
 
 STUDY = Study("relu", "sgd", (16, 24), (0.01, 0.03, 1e5), seeds=2, epochs=2)
 #: Half an hour on one core.
@@ -367,14 +368,90 @@ def test_a_shard_that_was_begun_late_in_a_job_is_not_blamed(tmp_path):
 
 
 def test_a_worker_stops_before_its_job_ends(tmp_path, monkeypatch):
-    from denseam.studies import walltime
-
     (shard,) = cut([(STUDY, STUDY.runs())], prepared(tmp_path))
     monkeypatch.setattr(walltime, "job_ends", lambda: time.time() + walltime.MARGIN)
     ended = run_shard(shard)
     assert (ended["runs"], ended["trained"]) == ({}, 0)
     monkeypatch.setattr(walltime, "job_ends", lambda: time.time() + 1000)
     assert run_shard(shard)["trained"] == 12
+
+
+@pytest.mark.parametrize(
+    ("job", "end", "answer", "expected"),
+    [
+        (None, None, "", None),
+        ("7", "1700000000", "", 1.7e9),
+        ("7", None, "echo 1970-01-02T00:00:00", 86400),
+        ("7", "soon", "echo Invalid job id; exit 1", None),
+        ("7", None, "", None),
+    ],
+)
+def test_the_end_of_a_job_is_told_by_slurm(job, end, answer, expected, tmp_path, monkeypatch):
+    for name, value in {"SLURM_JOB_ID": job, "SLURM_JOB_END_TIME": end}.items():
+        monkeypatch.setenv(name, value) if value else monkeypatch.delenv(name, raising=False)
+    if answer:
+        (tmp_path / "squeue").write_text(f"#!/bin/sh\n{answer}\n")
+        (tmp_path / "squeue").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    try:
+        assert walltime.job_ends.__wrapped__() == expected
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+class Silent:
+    """A client of a Dask cluster with so many workers, which answer with what they are given."""
+
+    status, dashboard_link, scheduler = "running", "", SimpleNamespace(ncores=None)
+
+    def __init__(self, workers=0, answer=None):
+        self.workers, self.answer = workers, answer
+
+    def get_executor(self, pure):
+        return None
+
+    def sync(self, _, callback_timeout):
+        if callback_timeout and self.workers < 0:
+            raise TimeoutError
+        return dict.fromkeys(range(self.workers), 1)
+
+    def run(self, fn, *arguments, on_error):
+        return {"tcp://there": self.answer}
+
+
+def test_a_cluster_without_workers_is_said_once(monkeypatch):
+    now, said = [100.0], []
+    monkeypatch.setattr(dask_executor.time, "monotonic", lambda: now[0])
+    client = Silent()
+    executor = dask_executor.DaskExecutor(client, told(None, said.append))
+    for later in (0, 10, 10, 10):
+        now[0] += later
+        assert executor.room() == 0
+    assert said == ["no worker is left; waiting for one (Ctrl-C stops and keeps the results)"]
+    client.workers = 3
+    assert executor.room() == 3
+    client.workers = -1
+    with pytest.raises(ExecutorLost, match="the scheduler has not answered for 60 s"):
+        executor.room()
+    client.status = "closed"
+    with pytest.raises(ExecutorLost, match="the scheduler is gone"):
+        executor.room()
+
+
+def test_workers_that_cannot_be_used_are_refused(tmp_path, monkeypatch):
+    with pytest.raises(InputError, match=r"tcp://there cannot run this version of denseam \(no such thing\)"):
+        dask_executor.check_workers(Silent(answer=ImportError("no such\nthing")), tmp_path)
+    dask_executor.check_workers(Silent(answer=OSError("it died")), tmp_path)
+    monkeypatch.setattr(dask_executor, "FIRST_WORKER", 0.0)
+    said = []
+    with pytest.raises(InputError, match="address tcp://x: the scheduler has no workers"):
+        dask_executor._wait_for_a_worker(
+            Silent(), Cluster("dask", address="tcp://x"), told(None, said.append)
+        )
+    assert said == ["waiting for the first worker (Ctrl-C stops)"]
 
 
 def test_executors_that_cannot_work_are_refused_in_one_line(tmp_path, monkeypatch):

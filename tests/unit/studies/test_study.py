@@ -9,11 +9,11 @@ import denseam as dam
 from denseam.data import Preparation
 from denseam.ground.errors import InputError
 from denseam.rules import schedules
-from denseam.rules.fields import grid_values, logspace
+from denseam.rules.fields import MOST_VALUES, grid_values, logspace
 from denseam.studies import keys
 from denseam.studies.description import AXES
 from denseam.studies.documents import from_document, from_file, to_document
-from denseam.studies.study import Study
+from denseam.studies.study import Study, lagrangian_of
 from denseam.training.quantities import THROUGH
 
 BASE = Study("relu", "sgd", (16, 32), (0.01, 0.1), seeds=2, epochs=2)
@@ -176,6 +176,10 @@ def test_a_file_holds_common_keys_and_tables(tmp_path):
             ["batch does not belong to the regime 'proportional'"],
         ),
         (lambda: logspace(0, 1, 3), ["low and high"]),
+        (lambda: grid_values("eta0", range(MOST_VALUES + 1)), [f"eta0 must be at most {MOST_VALUES} values"]),
+        (lambda: replace(BASE, axes={"eta0": (0.1,)}), ["axes must not contain eta0: it is a separate argument"]),
+        (lambda: replace(BASE, axes=(0.1,)), ["axes must map the names of axes to their values"]),
+        (lambda: lagrangian_of(dam.relu(), 2.0), ["power belongs to the name 'relu'; a Lagrangian has its own"]),
     ],
 )  # fmt: skip
 def test_bad_input_is_named_all_at_once_in_one_line(make, words):

@@ -50,9 +50,11 @@ def canvas(rows: int, columns: int, width: float, height: float) -> Iterator[tup
 
 
 def plain_log_ticks(axis: Any) -> None:
-    """Label a logarithmic axis with plain numbers, even within a decade."""
+    """Label an axis with plain numbers, even within a decade; leave one alone that is not logarithmic."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
+    if axis.get_scale() != "log":
+        return
     low, high = axis.get_view_interval()
     ratio = high / low
     subs: tuple[float, ...] = (1,)  # of each decade, so that at least two are labelled

@@ -68,6 +68,7 @@ def _curve_panel(ax: Any, rows: list[Row], v: Verdict) -> None:
     scales = sorted(v.optimum)
     base, letter = v.optimum[scales[0]], v.scale_letter
     if base is None:
+        ax.set_title(f"no optimum at {letter} = {scales[0]}", loc="left")
         return
     grid = sorted({row[v.axis] for row in rows})
     nearest = min(grid, key=lambda value: abs(_log(value) - _log(base)))
