@@ -345,9 +345,8 @@ target.train_target(read_recipe(tuned, data), out, mesh="memories=2,batch=2", pr
 ENVIRONMENT = {
     "XLA_FLAGS": f"--xla_force_host_platform_device_count=2 {FAST}",
     "PATH": "/usr/bin:/bin",
-    **{
-        name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ
-    },  # the same copy of the library
+    # The same copy of the library, and its coverage.
+    **{name: os.environ[name] for name in ("PYTHONPATH", "COVERAGE_PROCESS_CONFIG") if name in os.environ},
 }
 
 
